@@ -1,0 +1,1 @@
+"""Golden models: NumPy, integers, bit for bit what the hardware computes."""
