@@ -106,7 +106,9 @@ def log_probabilities(logits: Floats) -> NDArray[np.float64]:
 def perplexity(logits: Floats, tokens: Sequence[int]) -> float:
     """exp of the mean negative log likelihood of tokens[1:] under logits[:-1]; logits are [len(tokens), vocabulary]."""
     if len(tokens) < 2 or len(logits) != len(tokens):
-        raise ValueError(f"perplexity wants as many rows of logits as tokens, at least 2; not {len(logits)}, {len(tokens)}")
+        raise ValueError(
+            f"perplexity wants as many rows of logits as tokens, at least 2; not {len(logits)}, {len(tokens)}"
+        )
     chosen = log_probabilities(logits[:-1])[np.arange(len(tokens) - 1), np.asarray(tokens[1:])]
     return float(np.exp(-chosen.mean()))
 

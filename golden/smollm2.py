@@ -175,7 +175,9 @@ class SmolLM2:
         """Every tensor present with its shape and inside the file; sizes in whole blocks."""
         config = self.config
         if config.layers < 1 or config.heads < 1 or config.kv_heads < 1 or config.heads % config.kv_heads:
-            raise ModelFileError(f"{self.path}: {config.layers} layers, {config.heads} heads, {config.kv_heads} KV heads")
+            raise ModelFileError(
+                f"{self.path}: {config.layers} layers, {config.heads} heads, {config.kv_heads} KV heads"
+            )
         for name in ("hidden", "feed_forward", "head_size"):
             size = getattr(config, name)
             if size < BLOCK or size % BLOCK:

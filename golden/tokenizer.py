@@ -14,7 +14,7 @@ CONTROL = 3  # The token type that GGUF gives to tokens that text cannot spell.
 
 
 class Tokenizer:
-    """Text to token ids and back, without loss for every string that UTF-8 can encode."""
+    """Text to token ids and back without loss; text that the vocabulary cannot spell is refused, never dropped."""
 
     def __init__(self, model: SmolLM2) -> None:
         import tokenizers
@@ -36,10 +36,20 @@ class Tokenizer:
         kinds = model.field("tokenizer.ggml.token_type")
         control = [token for token, kind in zip(model.tokens, kinds, strict=True) if kind == CONTROL]
         self._tokenizer.add_special_tokens(control)
+        # The vocabulary lacks some bytes (six control characters, the first bytes of planes 4 to 11), and the library
+        # drops what it cannot spell.
+        self._unknown = {c for c in pre_tokenizers.ByteLevel.alphabet() if c not in vocabulary}
+        self._spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str
         self.end = int(model.field("tokenizer.ggml.eos_token_id"))
 
     def encode(self, text: str) -> list[int]:
-        """Token ids; control tokens such as <|im_start|> are recognised where the text spells them."""
+        """Token ids; control tokens such as <|im_start|> are recognised where the text spells them.
+
+        Raises ValueError for a character whose UTF-8 bytes are not all in the vocabulary.
+        """
+        for character in sorted(set(text)):
+            if any(not self._unknown.isdisjoint(piece) for piece, _ in self._spell(character)):
+                raise ValueError(f"the vocabulary cannot spell the character U+{ord(character):04X}")
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -50,7 +60,4 @@ class Tokenizer:
     def chat(prompt: str) -> str:
         """`prompt` as the user's first message in the template that the model was tuned on, up to its answer."""
         system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-        return (
-            f"<|im_start|>system\n{system}<|im_end|>\n"
-            f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
-        )
+        return f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"

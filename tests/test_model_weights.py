@@ -1,0 +1,110 @@
+"""The HBM image of quantised matrices: against the layout written down in docs/interfaces.md, and back again."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from golden import weights
+
+
+@st.composite
+def matrices(draw):
+    n, k_blocks = draw(st.integers(1, 70)), draw(st.integers(1, 6))
+    width = draw(st.sampled_from(weights.WIDTHS))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    codes = random.integers(0, 1 << width, (n, 32 * k_blocks), np.uint8)
+    scales = random.integers(0, 256, (n, k_blocks), np.uint8)
+    return codes, scales, width
+
+
+def stream_by_the_page(codes, scales, group, width):
+    """The byte stream, element by element, straight from the words of docs/interfaces.md."""
+    outputs, k = codes.shape
+    blocks = []
+    for first in range(0, outputs, group):
+        for block in range(k // 32):
+            for output in range(first, first + group):
+                if output < outputs:
+                    blocks.append((scales[output, block], codes[output, block * 32 : block * 32 + 32]))
+                else:
+                    blocks.append((0, np.zeros(32, np.uint8)))
+    while len(blocks) % 32:
+        blocks.append((0, np.zeros(32, np.uint8)))
+    stream = bytearray()
+    for first in range(0, len(blocks), 32):
+        frame = blocks[first : first + 32]
+        stream += bytes(int(scale) for scale, _ in frame)
+        for _, elements in frame:
+            number = sum(int(code) << (width * i) for i, code in enumerate(elements))
+            stream += number.to_bytes(4 * width, "little")
+    return bytes(stream)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices(), st.integers(1, 40))
+def test_layout_is_the_pages(matrix, group):
+    codes, scales, width = matrix
+    image = weights.pack(codes, scales, group, width)
+    assert image.tobytes() == stream_by_the_page(codes, scales, group, width)
+    assert len(image) == 32 * weights.image_granules(*codes.shape, group, width)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices(), st.integers(1, 40), st.integers(1, 9), st.integers(0, 1000))
+def test_shards_give_the_matrix_back(matrix, group, tiles, base):
+    codes, scales, width = matrix
+    named = {"first": (codes, scales), "second": (codes[::-1].copy(), scales[::-1].copy())}
+    images, shards = weights.pack_matrices(named, tiles, group, width, base)
+    assert len(images) == len(shards) == tiles
+    assert len({len(image) for image in images}) == 1
+    for index, (wanted_codes, wanted_scales) in enumerate(named.values()):
+        parts = [weights.unpack_shard(images[t], shards[t][index], base) for t in range(tiles)]
+        assert np.array_equal(np.concatenate([p[0] for p in parts]), wanted_codes)
+        assert np.array_equal(np.concatenate([p[1] for p in parts]), wanted_scales)
+        outputs = [n for t in range(tiles) for n in shards[t][index].outputs]
+        assert outputs == list(range(len(codes)))
+    for t in range(tiles):
+        first, second = shards[t]
+        assert first.offset == base
+        assert second.offset >= first.offset + first.granules
+        assert (second.offset + second.granules - base) * 32 <= len(images[t])
+
+
+def test_a_changed_byte_is_seen():
+    codes = np.arange(64 * 32, dtype=np.uint32).astype(np.uint8).reshape(64, 32)
+    scales = np.full((64, 1), 127, np.uint8)
+    image = weights.pack(codes, scales, 16, 8)
+    image[40] ^= 1
+    found, _ = weights.unpack(image, 64, 32, 16, 8)
+    assert np.count_nonzero(found != codes) == 1
+
+
+@pytest.mark.parametrize("width", weights.WIDTHS)
+def test_frame_sizes(width):
+    assert weights.frame_granules(width) == {8: 33, 6: 25, 4: 17}[width]
+
+
+@pytest.mark.parametrize(
+    ("codes", "scales", "group", "width", "message"),
+    [
+        ((4, 33), (4, 1), 4, 8, "multiple of 32"),
+        ((4, 32), (4, 2), 4, 8, "scales must be"),
+        ((4, 32), (4, 1), 0, 8, "at least 1 output"),
+        ((4, 32), (4, 1), 4, 5, "bits wide, not 5"),
+        ((0, 32), (0, 1), 4, 8, "multiple of 32"),
+    ],
+)
+def test_bad_shapes_are_refused(codes, scales, group, width, message):
+    with pytest.raises(ValueError, match=message):
+        weights.pack(np.zeros(codes, np.uint8), np.zeros(scales, np.uint8), group, width)
+
+
+def test_code_too_wide_is_refused():
+    with pytest.raises(ValueError, match="does not fit in 4 bits"):
+        weights.pack(np.full((1, 32), 16, np.uint8), np.zeros((1, 1), np.uint8), 1, 4)
+
+
+def test_wrong_image_size_is_refused():
+    with pytest.raises(ValueError, match="bytes, not"):
+        weights.unpack(np.zeros(64, np.uint8), 4, 32, 4, 8)
