@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -259,6 +260,11 @@ class _Runner(CocotbVerilator):
         return "dump.fst" if fst_available() else "dump.vcd"
 
 
+def _property(case: ElementTree.Element, name: str) -> float:
+    found = case.find(f"properties/property[@name='{name}']")
+    return float(found.get("value") or 0) if found is not None else 0.0
+
+
 def _results(path: Path, log: Path) -> list[Result]:
     if not path.exists():
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:]) if log.exists() else ""
@@ -270,7 +276,7 @@ def _results(path: Path, log: Path) -> list[Result]:
         results.append(
             Result(
                 f"{case.get('classname')}.{case.get('name')}", problem is None, message,
-                float(case.get("sim_time_ns") or 0), float(case.get("time") or 0),
+                _property(case, "sim_time_duration"), float(case.get("time") or 0),
             )
         )  # fmt: skip
     if not results:
@@ -332,7 +338,8 @@ def check(testbench: Testbench, seed: int = 1, test: str | None = None, waves: b
         block = testbench.module.split(".")[1]
         lines = [
             f"{result.test} failed: {result.message}\n"
-            f"  seed {seed}; rerun: make test-{block} BENCH={testbench.name} TEST={result.test.rsplit('.', 1)[1]} SEED={seed}"
+            f"  seed {seed}; rerun: make test-{block} BENCH={testbench.name} "
+            f"TEST={shlex.quote(result.test.removeprefix(testbench.module + '.'))} SEED={seed}"
             for result in failed
         ]
         raise SimulatorError("\n".join(lines))
