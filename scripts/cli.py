@@ -210,8 +210,9 @@ def command_line() -> str:
 
 
 def stop(message: str, code: int = 1) -> NoReturn:
-    """Print one line and end."""
-    print(f"error: {message}", file=sys.stderr)
+    """Print one line, where there is something to say, and end."""
+    if message:
+        print(f"error: {message}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -222,7 +223,10 @@ def main() -> None:
         if not os.environ.get(f"SERRANO_{name}"):
             os.environ.pop(f"SERRANO_{name}", None)
     try:
-        app()
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except typer.Abort:
+        stop("interrupted", 130)
     except KeyboardInterrupt:
         stop("interrupted", 130)
     except OSError as error:
@@ -230,6 +234,8 @@ def main() -> None:
             raise
         stop(f"disk full while writing {error.filename or 'a file'}; what was built before is untouched")
     except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of the command line
+            stop(" ".join(error.format_message().split()), 2)
         # The error classes that carry a finished message; anything else is a fault of ours and shows its trace.
         if type(error).__name__ not in ("UserError", "SimulatorError", "ConfigError", "SummaryError", "ModelError"):
             raise
