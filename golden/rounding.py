@@ -54,7 +54,8 @@ def shift_left(value: Wide, count: np.ndarray) -> Wide:
     """Shift left by 0..127 bits; bits shifted out at the top are lost (callers keep them zero)."""
     count = np.asarray(count).astype(U64)
     over = np.where(count >= _WORD, count - np.minimum(count, _WORD), _ZERO)
-    spill = np.where(count == 0, _ZERO, _right64(value.low, np.where(count <= _WORD, _WORD - np.minimum(count, _WORD), _WORD)))
+    back = _WORD - np.minimum(count, _WORD)
+    spill = np.where(count == 0, _ZERO, _right64(value.low, back))
     high = np.where(count >= _WORD, _left64(value.low, over), _left64(value.high, count) | spill)
     return Wide(high, _left64(value.low, count))
 

@@ -1,0 +1,1 @@
+"""Arithmetic units: decode, block dot, accumulate, quantise."""
