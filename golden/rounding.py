@@ -137,7 +137,9 @@ def round_magnitude(value: Wide, exponent: np.ndarray, precision: int, min_expon
     value is right all the same.
     """
     exponent = np.asarray(exponent, dtype=I64)
-    target = np.maximum(exponent + bit_length_wide(value) - precision, min_exponent)
+    length = bit_length_wide(value)
+    # Zero has no leading bit: it takes the smallest exponent, whatever its own.
+    target = np.where(length > 0, np.maximum(exponent + length - precision, min_exponent), min_exponent)
     down = np.maximum(target - exponent, 0)
     up = np.maximum(exponent - target, 0)
     # One bit more than the result, so that the half is visible; below it only "was there anything".
