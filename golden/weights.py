@@ -1,8 +1,9 @@
 """Quantised matrices as the tiles' HBM holds them: the layout of "Weights in memory" in docs/interfaces.md.
 
 A matrix [N, K] is split over tiles by outputs (N), never by K. Inside a tile its outputs go in groups of `group`
-(array columns times accumulator slots); the block sequence is: for each group, for each K block ascending, one block
-for each output of the group ascending. Every 32 blocks are a frame: 32 scale bytes, then the elements of the 32 blocks
+(array columns times accumulator slots); the last group has the outputs that are left, rounded up to whole array
+columns. The block sequence is: for each group, for each K block ascending, one block for each output of the group
+ascending. Every 32 blocks are a frame: 32 scale bytes, then the elements of the 32 blocks
 packed without gaps, element 0 in the lowest bits. Outputs that a tile does not have are zero blocks with scale byte 0.
 """
 
@@ -29,9 +30,9 @@ def frame_granules(width: int) -> int:
     return 1 + FRAME * BLOCK * width // 8 // GRANULE
 
 
-def image_granules(outputs: int, inputs: int, group: int, width: int) -> int:
-    """Granules of a shard of `outputs` x `inputs`, whole groups and a whole last frame."""
-    blocks = -(-outputs // group) * group * (inputs // BLOCK)
+def image_granules(outputs: int, inputs: int, columns: int, width: int) -> int:
+    """Granules of a shard of `outputs` x `inputs`: outputs in whole array columns, and a whole last frame."""
+    blocks = -(-outputs // columns) * columns * (inputs // BLOCK)
     return -(-blocks // FRAME) * frame_granules(width)
 
 
@@ -69,60 +70,67 @@ class Shard:
     outputs: range
     inputs: int
     group: int
+    columns: int
     width: int
     offset: int
     granules: int
 
     @property
     def padded_outputs(self) -> int:
-        """Outputs that the stream holds: whole groups."""
-        return -(-len(self.outputs) // self.group) * self.group
+        """Outputs that the stream holds: whole array columns."""
+        return -(-len(self.outputs) // self.columns) * self.columns
 
 
-def pack(codes: Bytes, scales: Bytes, group: int, width: int) -> Bytes:
+def _order(outputs: int, k_blocks: int, group: int) -> NDArray[np.int64]:
+    """Index (output * k_blocks + k) of each block of the stream, in the stream's order."""
+    index = np.arange(outputs * k_blocks).reshape(outputs, k_blocks)
+    whole = outputs // group * group
+    groups = [index[:whole].reshape(-1, group, k_blocks).swapaxes(1, 2).reshape(-1), index[whole:].T.reshape(-1)]
+    return np.concatenate(groups)
+
+
+def pack(codes: Bytes, scales: Bytes, group: int, columns: int, width: int) -> Bytes:
     """A tile's outputs, codes [n, K] and scales [n, K/32], as its byte stream (a whole number of frames)."""
-    _check(codes, scales, group, width)
+    _check(codes, scales, group, columns, width)
     outputs, inputs = codes.shape
     k_blocks = inputs // BLOCK
-    padded = -(-outputs // group) * group
+    padded = -(-outputs // columns) * columns
     blocks = padded * k_blocks
     frames = -(-blocks // FRAME)
-    # [groups, group, k, ...] to [groups, k, group, ...]: the order of the stream; then whole frames of zero blocks.
-    elements = np.zeros((padded, k_blocks, BLOCK), np.uint8)
-    elements[:outputs] = codes.reshape(outputs, k_blocks, BLOCK)
-    scale = np.zeros((padded, k_blocks), np.uint8)
-    scale[:outputs] = scales
-    ordered = elements.reshape(-1, group, k_blocks, BLOCK).swapaxes(1, 2).reshape(blocks, BLOCK)
+    elements = np.zeros((padded * k_blocks, BLOCK), np.uint8)
+    elements[: outputs * k_blocks] = codes.reshape(-1, BLOCK)
+    scale = np.zeros(padded * k_blocks, np.uint8)
+    scale[: outputs * k_blocks] = scales.reshape(-1)
+    order = _order(padded, k_blocks, group)
     image = np.zeros((frames, frame_granules(width) * GRANULE), np.uint8)
     flat = np.zeros((frames * FRAME, BLOCK * width // 8), np.uint8)
-    flat[:blocks] = pack_elements(ordered, width)
+    flat[:blocks] = pack_elements(elements[order], width)
     image[:, FRAME:] = flat.reshape(frames, -1)
     flat_scale = np.zeros(frames * FRAME, np.uint8)
-    flat_scale[:blocks] = scale.reshape(-1, group, k_blocks).swapaxes(1, 2).reshape(blocks)
+    flat_scale[:blocks] = scale[order]
     image[:, :FRAME] = flat_scale.reshape(frames, FRAME)
     return image.reshape(-1)
 
 
-def unpack(image: Bytes, outputs: int, inputs: int, group: int, width: int) -> tuple[Bytes, Bytes]:
+def unpack(image: Bytes, outputs: int, inputs: int, group: int, columns: int, width: int) -> tuple[Bytes, Bytes]:
     """The inverse of `pack`: codes [outputs, inputs] and scales [outputs, inputs/32] of a shard's bytes."""
-    granules = image_granules(outputs, inputs, group, width)
+    granules = image_granules(outputs, inputs, columns, width)
     if len(image) != granules * GRANULE:
-        raise ValueError(
-            f"{outputs} x {inputs} in groups of {group} takes {granules * GRANULE} bytes, not {len(image)}"
-        )
+        raise ValueError(f"{outputs} x {inputs} in columns of {columns} takes {granules * GRANULE} bytes, not {len(image)}")
     k_blocks = inputs // BLOCK
-    groups = -(-outputs // group)
-    blocks = groups * group * k_blocks
+    padded = -(-outputs // columns) * columns
+    blocks = padded * k_blocks
+    order = _order(padded, k_blocks, group)
     frames = image.reshape(-1, frame_granules(width) * GRANULE)
-    scale = frames[:, :FRAME].reshape(-1)[:blocks]
-    elements = unpack_elements(frames[:, FRAME:].reshape(-1, BLOCK * width // 8)[:blocks], width)
-    codes = elements.reshape(groups, k_blocks, group, BLOCK).swapaxes(1, 2).reshape(groups * group, inputs)
-    scales = scale.reshape(groups, k_blocks, group).swapaxes(1, 2).reshape(groups * group, k_blocks)
-    return codes[:outputs], scales[:outputs]
+    scales = np.empty(blocks, np.uint8)
+    scales[order] = frames[:, :FRAME].reshape(-1)[:blocks]
+    codes = np.empty((blocks, BLOCK), np.uint8)
+    codes[order] = unpack_elements(frames[:, FRAME:].reshape(-1, BLOCK * width // 8)[:blocks], width)
+    return codes.reshape(padded, inputs)[:outputs], scales.reshape(padded, k_blocks)[:outputs]
 
 
 def pack_matrices(
-    matrices: Mapping[str, tuple[Bytes, Bytes]], tiles: int, group: int, width: int, base: int = 0
+    matrices: Mapping[str, tuple[Bytes, Bytes]], tiles: int, group: int, columns: int, width: int, base: int = 0
 ) -> tuple[list[Bytes], list[list[Shard]]]:
     """Matrices, name to (codes [N, K], scales [N, K/32]), one after the other from granule `base` of each tile.
 
@@ -133,16 +141,16 @@ def pack_matrices(
     shards: list[list[Shard]] = [[] for _ in range(tiles)]
     offset = base
     for name, (codes, scales) in matrices.items():
-        _check(codes, scales, group, width)
+        _check(codes, scales, group, columns, width)
         ranges = split_outputs(len(codes), tiles)
-        granules = image_granules(len(ranges[0]), codes.shape[1], group, width)
+        granules = image_granules(len(ranges[0]), codes.shape[1], columns, width)
         for tile, outputs in enumerate(ranges):
             part = slice(outputs.start, outputs.stop)
-            stream = pack(codes[part], scales[part], group, width) if len(outputs) else np.zeros(0, np.uint8)
+            stream = pack(codes[part], scales[part], group, columns, width) if len(outputs) else np.zeros(0, np.uint8)
             padding = np.zeros(granules * GRANULE - len(stream), np.uint8)
             images[tile].append(np.concatenate([stream, padding]))
             used = len(stream) // GRANULE
-            shards[tile].append(Shard(name, outputs, codes.shape[1], group, width, offset, used))
+            shards[tile].append(Shard(name, outputs, codes.shape[1], group, columns, width, offset, used))
         offset += granules
     return [np.concatenate(parts) if parts else np.zeros(0, np.uint8) for parts in images], shards
 
@@ -153,13 +161,13 @@ def unpack_shard(image: Bytes, shard: Shard, base: int = 0) -> tuple[Bytes, Byte
         return np.zeros((0, shard.inputs), np.uint8), np.zeros((0, shard.inputs // BLOCK), np.uint8)
     start = (shard.offset - base) * GRANULE
     part = image[start : start + shard.granules * GRANULE]
-    return unpack(part, len(shard.outputs), shard.inputs, shard.group, shard.width)
+    return unpack(part, len(shard.outputs), shard.inputs, shard.group, shard.columns, shard.width)
 
 
-def _check(codes: Bytes, scales: Bytes, group: int, width: int) -> None:
+def _check(codes: Bytes, scales: Bytes, group: int, columns: int, width: int) -> None:
     frame_granules(width)
-    if group < 1:
-        raise ValueError(f"a group must have at least 1 output, not {group}")
+    if columns < 1 or group < 1 or group % columns:
+        raise ValueError(f"a group must be one or more whole sets of columns, not {group} outputs of {columns} columns")
     if codes.dtype != np.uint8 or scales.dtype != np.uint8:
         raise ValueError(f"codes and scales must be uint8, not {codes.dtype} and {scales.dtype}")
     if codes.ndim != 2 or not codes.size or codes.shape[1] % BLOCK:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, ClockSignal, Fragment, Instance, ResetSignal, Value
+from amaranth.hdl import ClockDomain, ClockSignal, Elaboratable, Fragment, Instance, ResetSignal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
@@ -26,12 +26,23 @@ def _ports(component: wiring.Component, interface: object) -> Iterator[tuple[wir
         yield member.flow, "__".join(map(str, path)), Value.cast(value)
 
 
+def _expect_unused(component: Elaboratable) -> None:
+    """No warning for a component, and the parts that it holds, when it is never elaborated."""
+    component._MustUse__silence = True  # type: ignore[attr-defined]
+    for part in vars(component).values():
+        for item in part if isinstance(part, list | tuple) else [part]:
+            if isinstance(item, Elaboratable):
+                _expect_unused(item)
+
+
 class _Once(wiring.Component):
     """Stands for `component` in a parent; elaborates to an instance of module `name`."""
 
     def __init__(self, component: wiring.Component, name: str):
+        _expect_unused(component)  # of many equal ones only the first is elaborated
         self._component = component
         self._name = name
+        component._MustUse__used = True  # of equal components only one is elaborated
         super().__init__(component.signature)
 
     def elaborate(self, platform: object) -> Instance:

@@ -311,7 +311,7 @@ def run(
         runner.test(
             test_module=testbench.module, hdl_toplevel=testbench.model.name, build_dir=directory, test_dir=work,
             hdl_toplevel_lang="verilog", testcase=test, seed=seed, waves=waves, results_xml=str(results), log_file=log,
-            plusargs=[f"+verilator+seed+{seed % 2**31 or 1}", "+verilator+rand+reset+2", *testbench.plusargs, *plusargs],
+            plusargs=[*_random_state(seed), *testbench.plusargs, *plusargs],
             extra_env={**testbench.environment, **(environment or {}), "SERRANO_SEED": str(seed)},
         )  # fmt: skip
     except SystemExit as stop:
@@ -323,6 +323,11 @@ def run(
         if pytest_test is not None:
             os.environ["PYTEST_CURRENT_TEST"] = pytest_test
     return _results(results, log)
+
+
+def _random_state(seed: int) -> list[str]:
+    """Arguments that start memories and undriven state from random values, so that nothing leans on zeros."""
+    return [f"+verilator+seed+{seed % 2**31 or 1}", "+verilator+rand+reset+2"]
 
 
 def _crash(log: Path, code: object) -> str:

@@ -18,13 +18,14 @@ def matrices(draw):
     return codes, scales, width
 
 
-def stream_by_the_page(codes, scales, group, width):
+def stream_by_the_page(codes, scales, group, columns, width):
     """The byte stream, element by element, straight from the words of docs/interfaces.md."""
     outputs, k = codes.shape
     blocks = []
     for first in range(0, outputs, group):
         for block in range(k // 32):
-            for output in range(first, first + group):
+            left = -(-(outputs - first) // columns) * columns
+            for output in range(first, first + min(group, left)):
                 if output < outputs:
                     blocks.append((scales[output, block], codes[output, block * 32 : block * 32 + 32]))
                 else:
@@ -42,20 +43,20 @@ def stream_by_the_page(codes, scales, group, width):
 
 
 @settings(max_examples=60, deadline=None)
-@given(matrices(), st.integers(1, 40))
-def test_layout_is_the_pages(matrix, group):
+@given(matrices(), st.integers(1, 9), st.integers(1, 5))
+def test_layout_is_the_pages(matrix, slots, columns):
     codes, scales, width = matrix
-    image = weights.pack(codes, scales, group, width)
-    assert image.tobytes() == stream_by_the_page(codes, scales, group, width)
-    assert len(image) == 32 * weights.image_granules(*codes.shape, group, width)
+    image = weights.pack(codes, scales, slots * columns, columns, width)
+    assert image.tobytes() == stream_by_the_page(codes, scales, slots * columns, columns, width)
+    assert len(image) == 32 * weights.image_granules(*codes.shape, columns, width)
 
 
 @settings(max_examples=60, deadline=None)
-@given(matrices(), st.integers(1, 40), st.integers(1, 9), st.integers(0, 1000))
-def test_shards_give_the_matrix_back(matrix, group, tiles, base):
+@given(matrices(), st.integers(1, 9), st.integers(1, 5), st.integers(1, 9), st.integers(0, 1000))
+def test_shards_give_the_matrix_back(matrix, slots, columns, tiles, base):
     codes, scales, width = matrix
     named = {"first": (codes, scales), "second": (codes[::-1].copy(), scales[::-1].copy())}
-    images, shards = weights.pack_matrices(named, tiles, group, width, base)
+    images, shards = weights.pack_matrices(named, tiles, slots * columns, columns, width, base)
     assert len(images) == len(shards) == tiles
     assert len({len(image) for image in images}) == 1
     for index, (wanted_codes, wanted_scales) in enumerate(named.values()):
@@ -74,9 +75,9 @@ def test_shards_give_the_matrix_back(matrix, group, tiles, base):
 def test_a_changed_byte_is_seen():
     codes = np.arange(64 * 32, dtype=np.uint32).astype(np.uint8).reshape(64, 32)
     scales = np.full((64, 1), 127, np.uint8)
-    image = weights.pack(codes, scales, 16, 8)
+    image = weights.pack(codes, scales, 16, 4, 8)
     image[40] ^= 1
-    found, _ = weights.unpack(image, 64, 32, 16, 8)
+    found, _ = weights.unpack(image, 64, 32, 16, 4, 8)
     assert np.count_nonzero(found != codes) == 1
 
 
@@ -86,25 +87,26 @@ def test_frame_sizes(width):
 
 
 @pytest.mark.parametrize(
-    ("codes", "scales", "group", "width", "message"),
+    ("codes", "scales", "group", "columns", "width", "message"),
     [
-        ((4, 33), (4, 1), 4, 8, "multiple of 32"),
-        ((4, 32), (4, 2), 4, 8, "scales must be"),
-        ((4, 32), (4, 1), 0, 8, "at least 1 output"),
-        ((4, 32), (4, 1), 4, 5, "bits wide, not 5"),
-        ((0, 32), (0, 1), 4, 8, "multiple of 32"),
+        ((4, 33), (4, 1), 4, 2, 8, "multiple of 32"),
+        ((4, 32), (4, 2), 4, 2, 8, "scales must be"),
+        ((4, 32), (4, 1), 0, 1, 8, "whole sets of columns"),
+        ((4, 32), (4, 1), 6, 4, 8, "whole sets of columns"),
+        ((4, 32), (4, 1), 4, 2, 5, "bits wide, not 5"),
+        ((0, 32), (0, 1), 4, 2, 8, "multiple of 32"),
     ],
 )
-def test_bad_shapes_are_refused(codes, scales, group, width, message):
+def test_bad_shapes_are_refused(codes, scales, group, columns, width, message):
     with pytest.raises(ValueError, match=message):
-        weights.pack(np.zeros(codes, np.uint8), np.zeros(scales, np.uint8), group, width)
+        weights.pack(np.zeros(codes, np.uint8), np.zeros(scales, np.uint8), group, columns, width)
 
 
 def test_code_too_wide_is_refused():
     with pytest.raises(ValueError, match="does not fit in 4 bits"):
-        weights.pack(np.full((1, 32), 16, np.uint8), np.zeros((1, 1), np.uint8), 1, 4)
+        weights.pack(np.full((1, 32), 16, np.uint8), np.zeros((1, 1), np.uint8), 1, 1, 4)
 
 
 def test_wrong_image_size_is_refused():
     with pytest.raises(ValueError, match="bytes, not"):
-        weights.unpack(np.zeros(64, np.uint8), 4, 32, 4, 8)
+        weights.unpack(np.zeros(64, np.uint8), 4, 32, 4, 2, 8)

@@ -53,6 +53,5 @@ class Coverage:
     def holes(self, *points: str) -> list[str]:
         """Bins of `points` (default: all) that were never hit, as point/bin."""
         wanted = points or tuple(self.testplan)
-        return [
-            f"{point}/{bin}" for point in wanted for bin in self.testplan[point].bins if not self.counts.get((point, bin))
-        ]
+        bins = [(point, bin) for point in wanted for bin in self.testplan[point].bins]
+        return [f"{point}/{bin}" for point, bin in bins if not self.counts.get((point, bin))]

@@ -215,7 +215,9 @@ class StreamAgent(uvm_agent):
     `hook` pauses the driven side. Every transfer goes out on `analysis_port` as the decoded value.
     """
 
-    def __init__(self, name: str, parent: Any, port: StreamPort, role: str, hook: Hook | None = None, reset: Any = None):
+    def __init__(
+        self, name: str, parent: Any, port: StreamPort, role: str, hook: Hook | None = None, reset: Any = None
+    ):
         assert role in ("source", "sink", "passive"), f"role must be source, sink or passive, not {role!r}"
         self.port, self.role, self.hook, self.reset = port, role, hook, reset
         super().__init__(name, parent)

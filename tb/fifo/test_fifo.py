@@ -12,7 +12,7 @@ from pyuvm import uvm_env, uvm_test
 
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
-from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, never, randomly
+from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, randomly
 
 DEPTH = int(os.environ.get("DEPTH", "5"))
 SEED = int(os.environ.get("SERRANO_SEED", "1"))

@@ -1,0 +1,143 @@
+"""The array: rows of block-dot units under one issue engine, with its weights and its results."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.emit import once
+from hw.numerics.accumulate import FusedAccumulate
+from hw.numerics.decode import Decode
+from hw.numerics.formats import FormatSet
+from hw.numerics.pipeline import Pipeline
+from hw.tile.config import TileConfig
+from hw.tile.isa import Block, Counters
+from hw.tile.issue import BANKS, IssueEngine, IssueStalls, Job
+from hw.tile.drain import DrainEngine, Outgoing
+from hw.tile.row import ArrayRow
+
+__all__ = ["OPERAND_LATENCY", "Array"]
+
+OPERAND_LATENCY = 3
+"""Cycles from an issue to its decoded operands: the issue register, the activation memory, the decoder."""
+
+
+class Array(wiring.Component):
+    """`rows` x `columns` block-dot units that run matrix products back to back.
+
+    Parameters
+    ----------
+    config: the tile.
+
+    Interface attributes
+    --------------------
+    jobs: matrix products, in order; their activations are in the memory.
+    sets: weight blocks, `columns` at a time, in the order of the jobs' loop nests.
+    write_enable, write_row, write_address, write_data: an activation block into a row's memory.
+    counters: the tile's counters, of which each finished group keeps a snapshot for its record.
+    o: results and records.
+    stalls, block_dots, issuing: for the counters.
+    busy: a job is under way or results wait to be sent.
+    unsupported: a block's format is not in the build (its results are NaN).
+    """
+
+    def __init__(self, config: TileConfig):
+        self.config = config
+        self.formats = FormatSet(config.formats)
+        self._rows = [ArrayRow(config, self.formats) for _ in range(config.rows)]
+        super().__init__(
+            {
+                "jobs": In(stream.Signature(Job)),
+                "sets": In(stream.Signature(data.ArrayLayout(Block, config.columns))),
+                "write_enable": In(1),
+                "write_row": In(range(max(2, config.rows))),
+                "write_address": In(range(config.activation_depth)),
+                "write_data": In(Block),
+                "counters": In(Counters),
+                "o": Out(stream.Signature(Outgoing)),
+                "stalls": Out(IssueStalls),
+                "block_dots": Out(range(config.rows * config.columns + 1)),
+                "issuing": Out(1),
+                "busy": Out(1),
+                "unsupported": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        dot_latency, accumulate_latency = self._rows[0].dot_latency, FusedAccumulate.latency
+        to_result = OPERAND_LATENCY + dot_latency + accumulate_latency
+        m.submodules.engine = engine = IssueEngine(config, gap=accumulate_latency + 2, latency=to_result)
+        m.submodules.drain = drain = DrainEngine(config)
+        wiring.connect(m, wiring.flipped(self.jobs), engine.jobs)
+        wiring.connect(m, wiring.flipped(self.o), drain.o)
+        wiring.connect(m, engine.groups, drain.groups)
+        m.d.comb += [
+            engine.weights.valid.eq(self.sets.valid),
+            self.sets.ready.eq(engine.weights.ready),
+            engine.released.eq(drain.released),
+            self.stalls.eq(engine.stalls),
+            self.block_dots.eq(engine.block_dots),
+            self.issuing.eq(engine.weights.valid & ~engine.stalls.as_value().any()),
+            self.busy.eq(engine.busy | drain.busy),
+        ]
+        self._snapshots(m, engine, drain)
+        self._connect_rows(m, engine, drain, dot_latency, accumulate_latency)
+        return m
+
+    def _snapshots(self, m: Module, engine: IssueEngine, drain: DrainEngine) -> None:
+        for bank in range(BANKS):
+            with m.If(engine.finished.valid & (engine.finished.payload.bank == bank)):
+                m.d.sync += drain.snapshots[bank].eq(self.counters)
+
+    def _connect_rows(self, m: Module, engine, drain, dot_latency: int, accumulate_latency: int) -> None:
+        config, issue = self.config, engine.issue
+        pipeline = Pipeline(m, 1)
+        # The weight set of an issue is on `sets` one cycle before the registered issue.
+        codes = pipeline.register(self.sets.payload, "weight_codes", OPERAND_LATENCY - 1)
+        format = pipeline.register(issue.weight_format, "weight_format", OPERAND_LATENCY - 2)
+        weights = Signal(data.ArrayLayout(self.formats.operand, config.columns))
+        unsupported = []
+        for column in range(config.columns):
+            m.submodules[f"decode_{column}"] = decode = Decode(self.formats)
+            m.d.comb += [
+                decode.codes.eq(codes[column].elements),
+                decode.scale.eq(codes[column].scale),
+                decode.format.eq(format),
+                weights[column].eq(decode.operand),
+            ]
+            unsupported.append(decode.unsupported)
+
+        rows = []
+        for index, component in enumerate(self._rows):
+            row = once(component, f"array_row_{config.key}")
+            m.submodules[f"row_{index}"] = row
+            rows.append(row)
+        read_delay = OPERAND_LATENCY - 1 + dot_latency - 1  # from the registered issue
+        control = Signal.like(rows[0].accumulate)
+        accumulator = pipeline.register(issue.accumulator, "read_address", read_delay)
+        in_flight = Signal(read_delay + 1 + accumulate_latency)
+        m.d.sync += in_flight.eq(Cat(issue.valid, in_flight))
+        m.d.comb += [
+            control.read.eq(accumulator),
+            control.first.eq(pipeline.register(issue.first, "first", read_delay + 1)),
+            control.write.eq(pipeline.register(accumulator, "write_address", 1 + accumulate_latency)),
+            control.write_enable.eq(in_flight[-1]),
+        ]
+        for index, row in enumerate(rows):
+            m.d.comb += [
+                row.write_enable.eq(self.write_enable & (self.write_row == index)),
+                row.write_address.eq(self.write_address),
+                row.write_data.eq(self.write_data),
+                row.address.eq(issue.activation),
+                row.format.eq(issue.activation_format),
+                row.weights.eq(weights),
+                row.accumulate.eq(control),
+                row.drain.eq(drain.read),
+            ]
+            unsupported.append(row.unsupported)
+        with m.Switch(drain.row):
+            for index, row in enumerate(rows):
+                with m.Case(index):
+                    m.d.comb += drain.values.eq(row.values)
+        m.d.comb += self.unsupported.eq(in_flight[OPERAND_LATENCY - 2] & Cat(unsupported).any())

@@ -1,0 +1,85 @@
+"""Configuration of a tile, checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from golden.formats import FORMATS
+
+__all__ = ["LANES", "TileConfig"]
+
+LANES = 8
+"""FP32 values in a granule of 32 bytes."""
+
+
+@dataclass(frozen=True)
+class TileConfig:
+    """Parameters of a tile.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Block-dot units of the array: `rows` activation blocks meet `columns` weight blocks each cycle. 1 to 64.
+    slots : int
+        Outputs of a column that one group interleaves, 1 to 64: a group is `columns * slots` outputs.
+    passes : int
+        Row passes that one job can hold, 1 to 64: a job has at most `rows * passes` positions.
+    activation_depth : int
+        Activation blocks in the memory of one row, 2 to 65536.
+    instruction_depth : int
+        Instructions of the program memory, 2 to 4096.
+    weight_queue : int
+        Granules between the memory and the array, 4 to 1024.
+    formats : tuple of str
+        Block formats of the multipliers: names of `golden.formats.FORMATS`, all with an E8M0 scale.
+    """
+
+    rows: int = 8
+    columns: int = 4
+    slots: int = 8
+    passes: int = 16
+    activation_depth: int = 2048
+    instruction_depth: int = 64
+    weight_queue: int = 64
+    formats: tuple[str, ...] = ("MXINT8",)
+
+    def __post_init__(self) -> None:
+        limits = {
+            "rows": (1, 64), "columns": (1, 64), "slots": (1, 64), "passes": (1, 64), "activation_depth": (2, 65536),
+            "instruction_depth": (2, 4096), "weight_queue": (4, 1024),
+        }  # fmt: skip
+        for name, (low, high) in limits.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise ValueError(f"tile.{name} must be an integer from {low} to {high}, not {value!r}")
+        object.__setattr__(self, "formats", tuple(self.formats))
+        for name in self.formats:
+            if name not in FORMATS:
+                raise ValueError(f"tile.formats has {name!r}; allowed are {', '.join(FORMATS)}")
+        if not self.formats:
+            raise ValueError(f"tile.formats is empty; allowed are {', '.join(FORMATS)}")
+
+    @property
+    def fragments(self) -> int:
+        """Slots whose outputs share a result granule: as many runs of `columns` values as eight lanes hold."""
+        return max(1, LANES // self.columns)
+
+    @property
+    def pieces(self) -> int:
+        """Result granules that the `columns` outputs of one slot take."""
+        return -(-self.columns // LANES)
+
+    @property
+    def key(self) -> str:
+        """Text that tells apart the array rows of different configurations; part of module names."""
+        formats = "_".join(sorted(self.formats)).lower()
+        return f"{self.columns}c_{self.slots}s_{self.passes}p_{self.activation_depth}a_{formats}"
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multiply-accumulates a cycle at full utilisation."""
+        return self.rows * self.columns * 32
+
+    def group_granules(self, slots: int) -> int:
+        """Result granules of one position's outputs of a group of `slots` slots."""
+        return -(-slots // self.fragments) * self.pieces

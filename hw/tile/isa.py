@@ -1,0 +1,127 @@
+"""What crosses a tile's borders, as data structures: instructions, remote writes, counters.
+
+The one definition for the hardware, the compiler and the golden machine. An instruction is a granule (256 bits).
+"""
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data, enum
+
+from hw.numerics.formats import ElementFormat
+
+__all__ = [
+    "COUNTERS", "Block", "Counters", "Instruction", "Memory", "Node", "Opcode", "RemoteWrite", "TileError",
+    "WeightRange",
+]  # fmt: skip
+
+class Opcode(enum.Enum, shape=4):
+    """What an instruction does. Instructions execute in order; weights of later ones are fetched ahead."""
+
+    HALT = 0
+    """Wait until everything before is finished and sent, then stop; the tile is done."""
+    MATMUL = 1
+    """One matrix product: activations in the tile's memory times weights in its HBM, results to `destination`."""
+    AWAIT = 2
+    """Wait for `count` received activation blocks, and take them off the count of received ones."""
+    SIGNAL = 3
+    """Tell the host `tag`, behind all results of earlier instructions."""
+
+
+class Memory(enum.Enum, shape=2):
+    """What a remote write addresses at its destination."""
+
+    ACTIVATIONS = 0
+    """A tile's activation block; address = index in the row's memory * 64 + row."""
+    PROGRAM = 1
+    """A tile's instruction."""
+    RESULTS = 2
+    """A granule of the host port's result memory."""
+    SIGNAL = 3
+    """The host port's signal counter; the data is the tag."""
+
+
+class Block(data.Struct):
+    """32 elements and the scale that they share; 8-bit codes, narrower formats in the low bits of each byte."""
+
+    elements: data.ArrayLayout(8, 32)
+    scale: 8
+
+
+class RemoteWrite(data.Struct):
+    """Payload of a flit: one granule or block, and where it goes at the destination."""
+
+    memory: Memory
+    address: 24
+    data: Block
+
+
+class WeightRange(data.Struct):
+    """Granules of the tile's HBM to read in order: `address`, and `length` of at least 1."""
+
+    address: 32
+    length: 24
+
+
+class Node(data.Struct):
+    """A port of the mesh: column, row, local port."""
+
+    x: 6
+    y: 6
+    port: 1
+
+
+class Instruction(data.Struct):
+    """All fields of all instructions; an instruction ignores what its opcode does not name.
+
+    MATMUL: [rows, k_blocks*32] activations of `activation_format` at `activation_base` (row m, block k is block
+    `activation_base + (m // array rows) * k_blocks + k` of array row `m % array rows`), times the weights of
+    `weight_format` at granule `weight_address` and on (layout in docs/interfaces.md, groups of `slots` * array columns
+    outputs; `slot_columns` = outputs / array columns). Position m's results go to granules
+    `result_address + m * result_stride` and on. `passes` = ceil(rows / array rows). With `record`, the counters follow
+    at granules `record_address` and on, behind the results.
+    """
+
+    opcode: Opcode
+    activation_format: ElementFormat
+    weight_format: ElementFormat
+    weight_address: 32
+    k_blocks: 12
+    slot_columns: 16
+    slots: 7
+    rows: 13
+    passes: 7
+    activation_base: 16
+    destination: Node
+    result_address: 24
+    result_stride: 16
+    record: 1
+    record_address: 24
+    count: 24
+    padding: 39
+
+
+class TileError(enum.Enum, shape=2):
+    """Why a tile refused a program. The tile stops at the instruction and reports `done` with the error."""
+
+    NONE = 0
+    OPCODE = 1
+    FORMAT = 2
+    SIZE = 3
+
+
+COUNTERS = (
+    "cycles",  # since start
+    "issue",  # the array took a set of operands
+    "block_dots",  # block dot products of rows and columns that exist (32 multiply-accumulates each)
+    "stall_weights",  # a job waited for weights
+    "stall_activations",  # no job: the program waited for activations
+    "stall_results",  # a job waited for accumulators that were not yet sent
+    "stall_order",  # a job waited for its own accumulation, to keep K ascending
+    "idle",  # no job for another reason: before the first, or at the end
+    "weight_granules",  # granules taken from the memory
+    "activation_blocks",  # blocks received
+    "result_granules",  # granules sent
+    "weight_wait",  # cycles in which the memory had a granule and the tile did not take it
+)
+"""Counters of a tile, 32 bits each, in the order of a record (two granules, zero padded)."""
+
+Counters = data.StructLayout({name: unsigned(32) for name in COUNTERS})

@@ -1,0 +1,192 @@
+"""Runs a tile's program: fetches weights ahead, hands products to the array, waits, signals."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from golden.formats import FORMATS
+from hw.fifo import StreamFifo
+from hw.numerics.formats import ElementFormat
+from hw.tile.config import TileConfig
+from hw.tile.drain import Outgoing
+from hw.tile.isa import Instruction, Memory, Opcode, TileError, WeightRange
+from hw.tile.issue import Job
+from hw.tile.unpack import WeightStream
+
+__all__ = ["Sequencer"]
+
+
+class Sequencer(wiring.Component):
+    """Two readers of one program: the fetcher asks for the weights of every MATMUL, the executor runs everything.
+
+    The fetcher runs ahead as far as the memory's queues let it, so that weights are there before the activations that
+    an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works. A
+    MATMUL that the tile cannot do (format not built, size zero or too large) stops the tile with an error; so does an
+    unknown opcode. The fetcher stops at the same instruction.
+
+    Parameters
+    ----------
+    config: the tile.
+
+    Interface attributes
+    --------------------
+    start: a pulse: run the program from instruction 0.
+    write_enable, write_address, write_data: an instruction into the program memory.
+    arrived: an activation block came in this cycle.
+    descriptors: what to read from the memory; matrices: what is in it.
+    jobs: products for the array.
+    signals: signals to the host, given when everything before is sent.
+    quiet: the array has nothing under way and nothing to send.
+    awaiting: the executor waits for activations.
+    running, done, error: state of the program; `done` and `error` hold until the next start.
+    """
+
+    def __init__(self, config: TileConfig):
+        self.config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "write_enable": In(1),
+                "write_address": In(range(config.instruction_depth)),
+                "write_data": In(256),
+                "arrived": In(1),
+                "descriptors": Out(stream.Signature(WeightRange)),
+                "matrices": Out(stream.Signature(WeightStream)),
+                "jobs": Out(stream.Signature(Job)),
+                "signals": Out(stream.Signature(Outgoing)),
+                "quiet": In(1),
+                "awaiting": Out(1),
+                "running": Out(1),
+                "done": Out(1),
+                "error": Out(TileError),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        program = memory.Memory(shape=Instruction, depth=self.config.instruction_depth, init=[])
+        m.submodules.program = program
+        write = program.write_port()
+        m.d.comb += [
+            write.en.eq(self.write_enable),
+            write.addr.eq(self.write_address),
+            write.data.as_value().eq(self.write_data),
+        ]
+        self._fetcher(m, program.read_port())
+        self._executor(m, program.read_port())
+        return m
+
+    def _refusal(self, m: Module, instruction: data.View, name: str) -> Signal:
+        """Why the tile cannot do `instruction`; NONE where it can."""
+        config, error = self.config, Signal(TileError, name=f"{name}_refusal")
+        formats = [ElementFormat[format].value for format in config.formats]
+        held = instruction.passes * config.rows
+        fits = (
+            (instruction.k_blocks != 0)
+            & (instruction.slot_columns != 0)
+            & (instruction.slots != 0)
+            & (instruction.slots <= config.slots)
+            & (instruction.rows != 0)
+            & (instruction.rows <= held)
+            & (instruction.rows + config.rows > held)
+            & (instruction.passes <= config.passes)
+            & (instruction.activation_base + instruction.passes * instruction.k_blocks <= config.activation_depth)
+        )
+        with m.If(instruction.opcode.as_value() > max(opcode.value for opcode in Opcode)):
+            m.d.comb += error.eq(TileError.OPCODE)
+        with m.Elif(instruction.opcode == Opcode.MATMUL):
+            with m.If(~fits):
+                m.d.comb += error.eq(TileError.SIZE)
+            for format in (instruction.activation_format, instruction.weight_format):
+                with m.If(~format.as_value().matches(*formats)):
+                    m.d.comb += error.eq(TileError.FORMAT)
+        return error
+
+    def _fetcher(self, m: Module, read: memory.ReadPort) -> None:
+        """Descriptor and matrix of each MATMUL, in order; at most one in three cycles."""
+        m.submodules.matrix_queue = matrices = StreamFifo(WeightStream, 4)
+        wiring.connect(m, wiring.flipped(self.matrices), matrices.o)
+        instruction, refusal = read.data, self._refusal(m, read.data, "fetcher")
+        blocks = Signal(27)
+        frames = (blocks + 31) >> 5
+        matrix, descriptor = matrices.i, self.descriptors
+        m.d.comb += [
+            matrix.payload.element.eq(instruction.weight_format),
+            matrix.payload.blocks.eq(blocks),
+            descriptor.payload.address.eq(instruction.weight_address),
+        ]
+        with m.Switch(instruction.weight_format):
+            for name in self.config.formats:
+                with m.Case(ElementFormat[name]):
+                    m.d.comb += descriptor.payload.length.eq(frames * (1 + 4 * FORMATS[name].bits))
+        sent_descriptor, sent_matrix = Signal(), Signal()
+        with m.FSM(name="fetcher"):
+            with m.State("STOPPED"):
+                with m.If(self.start):
+                    m.d.sync += read.addr.eq(0)
+                    m.next = "READ"
+            with m.State("READ"):
+                m.next = "EXAMINE"
+            with m.State("EXAMINE"):
+                m.d.sync += blocks.eq(instruction.k_blocks * (instruction.slot_columns * self.config.columns))
+                with m.If((instruction.opcode == Opcode.HALT) | (refusal != TileError.NONE)):
+                    m.next = "STOPPED"
+                with m.Elif(instruction.opcode == Opcode.MATMUL):
+                    m.next = "SEND"
+                with m.Else():
+                    m.d.sync += read.addr.eq(read.addr + 1)
+                    m.next = "READ"
+            with m.State("SEND"):
+                m.d.comb += [descriptor.valid.eq(~sent_descriptor), matrix.valid.eq(~sent_matrix)]
+                descriptor_done = sent_descriptor | descriptor.ready
+                matrix_done = sent_matrix | matrix.ready
+                m.d.sync += [sent_descriptor.eq(descriptor_done), sent_matrix.eq(matrix_done)]
+                with m.If(descriptor_done & matrix_done):
+                    m.d.sync += [sent_descriptor.eq(0), sent_matrix.eq(0), read.addr.eq(read.addr + 1)]
+                    m.next = "READ"
+
+    def _executor(self, m: Module, read: memory.ReadPort) -> None:
+        m.submodules.job_queue = jobs = StreamFifo(Job, 2)
+        wiring.connect(m, wiring.flipped(self.jobs), jobs.o)
+        instruction, refusal = read.data, self._refusal(m, read.data, "executor")
+        job, signal = jobs.i.payload, self.signals.payload
+        m.d.comb += [job[field].eq(instruction[field]) for field, _ in data.Layout.cast(Job)]
+        m.d.comb += [
+            signal.destination.eq(instruction.destination),
+            signal.write.memory.eq(Memory.SIGNAL),
+            signal.write.data.elements.as_value().eq(instruction.count),
+        ]
+        received, taken = Signal(24), Signal(24)
+        m.d.sync += received.eq(received + self.arrived - taken)
+        finished = self.quiet & ~jobs.o.valid
+        with m.FSM(name="executor"):
+            with m.State("STOPPED"):
+                with m.If(self.start):
+                    m.d.sync += [read.addr.eq(0), self.running.eq(1), self.done.eq(0), self.error.eq(TileError.NONE)]
+                    m.next = "READ"
+            with m.State("READ"):
+                m.next = "EXECUTE"
+            with m.State("EXECUTE"):
+                advance = Signal()
+                with m.If(refusal != TileError.NONE):
+                    m.d.sync += self.error.eq(refusal)
+                    m.next = "STOP"
+                with m.Else():
+                    with m.Switch(instruction.opcode):
+                        with m.Case(Opcode.MATMUL):
+                            m.d.comb += [jobs.i.valid.eq(1), advance.eq(jobs.i.ready)]
+                        with m.Case(Opcode.AWAIT):
+                            m.d.comb += [advance.eq(received >= instruction.count), self.awaiting.eq(~advance)]
+                            with m.If(advance):
+                                m.d.comb += taken.eq(instruction.count)
+                        with m.Case(Opcode.SIGNAL):
+                            m.d.comb += [self.signals.valid.eq(finished), advance.eq(finished & self.signals.ready)]
+                        with m.Default():
+                            m.next = "STOP"
+                with m.If(advance):
+                    m.d.sync += read.addr.eq(read.addr + 1)
+                    m.next = "READ"
+            with m.State("STOP"):
+                with m.If(finished):
+                    m.d.sync += [self.running.eq(0), self.done.eq(1)]
+                    m.next = "STOPPED"
