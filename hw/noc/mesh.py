@@ -1,0 +1,88 @@
+"""A mesh of routers with a network interface at every local port."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.emit import once
+from hw.noc.config import MeshConfig
+from hw.noc.flit import Direction, flit_layout
+from hw.noc.interface import NetworkInterface
+from hw.noc.router import Router
+
+__all__ = ["Mesh"]
+
+_OPPOSITE = {
+    Direction.EAST: Direction.WEST,
+    Direction.WEST: Direction.EAST,
+    Direction.NORTH: Direction.SOUTH,
+    Direction.SOUTH: Direction.NORTH,
+}
+
+
+class Mesh(wiring.Component):
+    """`config.columns` x `config.rows` routers; streams of flits at every endpoint.
+
+    Guarantees: no flit is lost, doubled or made up; flits of one source, class and destination arrive in order; a
+    multicast flit arrives once at each target; no deadlock as long as every receiver takes its flits in the end; every
+    sender is served in the end. Latency of a flit that nothing stops: 2 * hops + 3 cycles from the cycle in which
+    `send` takes it to the cycle in which `receive` offers it (hops: links between routers).
+
+    Parameters
+    ----------
+    config : MeshConfig
+
+    Interface attributes
+    --------------------
+    send : In(stream(flit_layout(config))), [endpoint][class]
+    receive : Out(stream(flit_layout(config))), [endpoint][class]
+        Endpoints are numbered by `config.endpoint(x, y, port)`; classes are `TrafficClass`.
+    refused : Out(classes), one for each endpoint
+        A flit with an impossible destination was taken and dropped in this cycle.
+    """
+
+    def __init__(self, config: MeshConfig):
+        self.config = config
+        endpoints = len(config.endpoints())
+        flits = stream.Signature(flit_layout(config))
+        super().__init__(
+            {
+                "send": In(flits).array(endpoints, config.classes),
+                "receive": Out(flits).array(endpoints, config.classes),
+                "refused": Out(config.classes).array(endpoints),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        routers = {(x, y): self._router(m, x, y) for x, y, port in config.endpoints() if port == 0}
+        for (x, y), router in routers.items():
+            for side, (dx, dy) in {Direction.EAST: (1, 0), Direction.NORTH: (0, 1)}.items():
+                neighbour = routers.get((x + dx, y + dy))
+                if neighbour is not None:
+                    wiring.connect(m, router.o[side], neighbour.i[_OPPOSITE[side]])
+                    wiring.connect(m, neighbour.o[_OPPOSITE[side]], router.i[side])
+        for index, (x, y, port) in enumerate(config.endpoints()):
+            interface = once(NetworkInterface(config), f"noc_interface_{config.key()}{self._extra()}")
+            m.submodules[f"interface_{x}_{y}_{port}"] = interface
+            m.d.comb += [interface.x.eq(x), interface.y.eq(y), interface.port.eq(port)]
+            m.d.comb += self.refused[index].eq(interface.refused)
+            wiring.connect(m, interface.to_router, routers[x, y].i[Direction.LOCAL + port])
+            wiring.connect(m, routers[x, y].o[Direction.LOCAL + port], interface.from_router)
+            for traffic in range(config.classes):
+                wiring.connect(m, wiring.flipped(self.send[index][traffic]), interface.send[traffic])
+                wiring.connect(m, interface.receive[traffic], wiring.flipped(self.receive[index][traffic]))
+        return m
+
+    def _router(self, m: Module, x: int, y: int) -> wiring.Component:
+        config, locals_here = self.config, self.config.ports_at(x, y)
+        router = once(Router(config, locals_here), f"noc_router_{config.key()}_l{locals_here}")
+        m.submodules[f"router_{x}_{y}"] = router
+        m.d.comb += [router.x.eq(x), router.y.eq(y)]
+        return router
+
+    def _extra(self) -> str:
+        return "".join(f"_e{x}_{y}_{port}" for x, y, port in self.config.endpoints()[self.config.nodes :])

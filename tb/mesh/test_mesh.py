@@ -1,0 +1,351 @@
+"""Directed and random tests of a whole mesh: every flit exactly once, in order, whole, and in time."""
+
+import itertools
+import os
+import random
+from collections import defaultdict, deque
+from pathlib import Path
+
+import cocotb
+import pyuvm
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.utils import get_sim_time
+from pyuvm import uvm_component, uvm_env, uvm_subscriber, uvm_test
+
+from amaranth.hdl import Shape
+from golden import noc as golden
+from hw.noc import flit_layout
+from tb.common.coverage import Coverage, load_testplan
+from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, never, randomly
+from tb.mesh import CONFIGS
+
+CONFIG = CONFIGS[os.environ.get("MESH", "mesh_2x2")]
+SEED = int(os.environ.get("SERRANO_SEED", "1"))
+TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
+FLIT = flit_layout(CONFIG)
+ENDPOINTS = CONFIG.endpoints()
+PAYLOAD_BITS = Shape.cast(CONFIG.payload).width
+
+
+def goal(first, last=None, port=0, nodes=0):
+    """Fields of a destination: a node, a rectangle from `first` to `last`, or a list (mask `nodes`)."""
+    last = last or first
+    fields = {"x_first": first[0], "x_last": last[0], "y_first": first[1], "y_last": last[1], "port": port}
+    return fields | ({"nodes": nodes, "listed": int(nodes != 0)} if CONFIG.lists else {})
+
+
+def receivers(destination):
+    """Endpoint indices that get a flit for `destination`."""
+    nodes = golden.targets(destination, CONFIG.columns, CONFIG.rows)
+    return [ENDPOINTS.index((*node, destination["port"])) for node in nodes]
+
+
+def flit(destination, payload, last=1, kind=0):
+    header = {"destination": destination, "kind": kind, "last": last}
+    return {"header": header, "payload": payload & ((1 << PAYLOAD_BITS) - 1)}
+
+
+def number(received):
+    """Payload of a received flit as an integer."""
+    value = received["payload"]
+    return value if isinstance(value, int) else value["address"] | value["data"] << 16
+
+
+class TB:
+    """Sources and sinks on every endpoint and class; `received` has (endpoint, class, time in cycles, flit)."""
+
+    def __init__(self, dut, idle=0.0, pause=0.0, seed=SEED):
+        self.dut, self.received = dut, []
+        self.sources, self.sinks = {}, {}
+        for index, traffic in itertools.product(range(len(ENDPOINTS)), range(CONFIG.classes)):
+            hook = 2 * (index * CONFIG.classes + traffic) + seed * 1000
+            port = StreamPort(dut, f"send__{index}__{traffic}", FLIT)
+            self.sources[index, traffic] = StreamSource(port, randomly(idle, hook) if idle else never())
+            self.sinks[index, traffic] = StreamSink(
+                StreamPort(dut, f"receive__{index}__{traffic}", FLIT),
+                randomly(pause, hook + 1) if pause else never(),
+                lambda value, where=(index, traffic): self.received.append((*where, self.now(), value)),
+            )
+
+    def now(self):
+        return round(get_sim_time("ns"))
+
+    async def reset(self):
+        self.dut.rst.value = 1
+        cocotb.start_soon(Clock(self.dut.clk, 1, "ns").start())
+        await ClockCycles(self.dut.clk, 2)
+        self.dut.rst.value = 0
+        await RisingEdge(self.dut.clk)
+        self.received.clear()  # what an earlier test left behind came out before the reset took hold
+
+    async def drain(self, count, limit=3000):
+        """Wait for `count` flits, then see that no more come."""
+        for _ in range(limit):
+            if len(self.received) >= count:
+                break
+            await RisingEdge(self.dut.clk)
+        await ClockCycles(self.dut.clk, 40)
+        assert len(self.received) == count, f"{count} flits should have arrived, {len(self.received)} did"
+
+
+def check(sent, received):
+    """Every flit of `sent` (endpoint, class, flit) once at each receiver, in order of each flow, header as sent."""
+    flows, expected = defaultdict(deque), 0
+    for source, traffic, value in sent:
+        for target in receivers(value["header"]["destination"]):
+            flows[source, traffic, target, str(value["header"]["destination"])].append(value)
+            expected += 1
+    for target, traffic, _, value in received:
+        header = value["header"]
+        where = header["source"]
+        source = ENDPOINTS.index((where["x"], where["y"], where["port"]))
+        flow = flows[source, traffic, target, str(header["destination"])]
+        assert flow, f"endpoint {target} got a flit that was not sent to it: {value}"
+        wanted = flow.popleft()
+        assert number(value) == wanted["payload"], f"flow {source}->{target}: wrong order or content"
+        assert header["last"] == wanted["header"]["last"] and header["traffic"] == traffic
+    assert expected and not any(flows.values()), "flits are missing, or nothing was compared"
+
+
+@cocotb.test()
+async def test_every_pair(dut):
+    """Each source to each endpoint on each class, one at a time: content, and latency to the cycle."""
+    tb = TB(dut)
+    await tb.reset()
+    sent = []
+    for (s, source), (t, target) in itertools.product(enumerate(ENDPOINTS), enumerate(ENDPOINTS)):
+        traffic = (s + t) % CONFIG.classes
+        value = flit(goal(target[:2], port=target[2]), (s * 16 + t) * 0x1234567)
+        start = tb.now()
+        tb.sources[s, traffic].put(value)
+        while len(tb.received) == len(sent):
+            await RisingEdge(dut.clk)
+        sent.append((s, traffic, value))
+        hops = abs(source[0] - target[0]) + abs(source[1] - target[1])
+        taken = tb.received[-1][2] - start
+        # The source drives at once but the first edge at which it can be taken is one cycle on.
+        assert taken == golden.latency(hops) + 2, f"{source} to {target}: {taken} cycles"  # the source starts 2 later
+    check(sent, tb.received)
+
+
+@cocotb.test()
+async def test_multicast_rectangles(dut):
+    """Every rectangle from every source: each target once, nobody else."""
+    tb = TB(dut)
+    await tb.reset()
+    sent, count = [], 0
+    corners = list(itertools.product(range(CONFIG.columns), range(CONFIG.rows)))
+    for s in range(len(ENDPOINTS)):
+        for first, last in itertools.product(corners, corners):
+            if first[0] > last[0] or first[1] > last[1]:
+                continue
+            traffic = len(sent) % CONFIG.classes
+            value = flit(goal(first, last), len(sent) * 7919 + 1, last=int(first == last or len(sent) & 1))
+            tb.sources[s, traffic].put(value)
+            sent.append((s, traffic, value))
+            count += len(receivers(value["header"]["destination"]))
+    await tb.drain(count, 20000)
+    check(sent, tb.received)
+
+
+@cocotb.test()
+async def test_multicast_lists(dut):
+    """Random sets of nodes, where the configuration has lists."""
+    if not CONFIG.lists:
+        return
+    tb = TB(dut)
+    await tb.reset()
+    generator, sent, count = random.Random(SEED), [], 0
+    for s in range(len(ENDPOINTS)):
+        for _ in range(30):
+            value = flit(goal((0, 0), nodes=generator.randrange(1, 1 << CONFIG.nodes)), len(sent) + 5)
+            tb.sources[s, 0].put(value)
+            sent.append((s, 0, value))
+            count += len(receivers(value["header"]["destination"]))
+    await tb.drain(count, 20000)
+    check(sent, tb.received)
+
+
+@cocotb.test()
+async def test_refused(dut):
+    """What nobody can receive is taken, dropped and reported, and the flits around it pass."""
+    tb = TB(dut)
+    await tb.reset()
+    good = goal((1, 1))
+    bad = [goal((1, 0), (0, 0)), goal((1, 1), (1, 0))]
+    if CONFIG.port_width and any(count > 1 for _, count in CONFIG.local_ports):
+        node, count = CONFIG.local_ports[0]
+        elsewhere = (0, 0) if node != (0, 0) else (1, 1)
+        bad += [goal(elsewhere, port=1), goal((0, 0), (1, 1), port=1)]
+    if 1 << CONFIG.x_width > CONFIG.columns:
+        bad.append(goal((CONFIG.columns, 0)))
+    refused = 0
+    for destination in bad:
+        for value in (flit(good, 1), flit(destination, 2), flit(good, 3)):
+            tb.sources[0, 0].put(value)
+    for _ in range(20 * len(bad)):
+        await RisingEdge(dut.clk)
+        refused += int(dut.refused__0.value) & 1
+    assert refused == len(bad)
+    await tb.drain(2 * len(bad))
+    check([(0, 0, flit(good, n)) for _ in bad for n in (1, 3)], tb.received)
+
+
+@cocotb.test()
+async def test_classes_do_not_block(dut):
+    """A class whose receivers never take anything does not stop the others."""
+    if CONFIG.classes == 1:
+        return
+    tb = TB(dut)
+    await tb.reset()
+    for index in range(len(ENDPOINTS)):
+        tb.sinks[index, 0].pause = itertools.repeat(True)
+    await RisingEdge(dut.clk)
+    sent = []
+    for s, (t, target) in itertools.product(range(len(ENDPOINTS)), enumerate(ENDPOINTS)):
+        for n in range(4):
+            tb.sources[s, 0].put(flit(goal(target[:2], port=target[2]), n))
+        sent.append((s, 1, flit(goal(target[:2], port=target[2]), 100 * s + t)))
+        tb.sources[s, 1].put(sent[-1][2])
+    await tb.drain(len(sent))
+    check(sent, tb.received)
+
+
+def random_traffic(generator, packets, multicast=0.2):
+    """(endpoint, class, flit) in sending order: packets of 1 to 9 flits and single multicast flits."""
+    sent = []
+    for _ in range(packets):
+        source, traffic = generator.randrange(len(ENDPOINTS)), generator.randrange(CONFIG.classes)
+        if generator.random() < multicast:
+            (x0, x1), (y0, y1) = (sorted(generator.choices(range(n), k=2)) for n in (CONFIG.columns, CONFIG.rows))
+            use_list = CONFIG.lists and generator.random() < 0.5
+            destination = goal((x0, y0), (x1, y1), nodes=generator.randrange(1, 1 << CONFIG.nodes) if use_list else 0)
+            length = 1
+        else:
+            x, y, port = generator.choice(ENDPOINTS)
+            destination, length = goal((x, y), port=port), generator.choice((1, 1, 1, 2, 3, 5, 9))
+        for index in range(length):
+            value = flit(destination, generator.getrandbits(PAYLOAD_BITS), last=int(index == length - 1))
+            sent.append((source, traffic, value))
+    return sent
+
+
+@cocotb.test()
+@cocotb.parametrize(idle=[0.0, 0.6], pause=[0.0, 0.7])
+async def test_random_mix(dut, idle, pause):
+    """Unicast packets and multicast from everywhere at once, with random stalls on every port."""
+    tb = TB(dut, idle, pause)
+    await tb.reset()
+    sent = random_traffic(random.Random(SEED), 200)
+    for source, traffic, value in sent:
+        tb.sources[source, traffic].put(value)
+    await tb.drain(sum(len(receivers(value["header"]["destination"])) for *_, value in sent), 20000)
+    check(sent, tb.received)
+    # Packets of several flits arrive whole: no flit of another packet of the class in between.
+    inside = {}
+    for target, traffic, _, value in tb.received:
+        header = value["header"]
+        if len(receivers(header["destination"])) > 1:
+            continue
+        flow = str(header["source"])
+        assert inside.get((target, traffic), flow) == flow, "a packet was broken up"
+        inside.pop((target, traffic), None)
+        if not header["last"]:
+            inside[target, traffic] = flow
+
+
+class FlowScoreboard(uvm_component):
+    """Compares what arrived with what was sent, at the end of the run; fails when that is nothing."""
+
+    def build_phase(self):
+        self.sent, self.received = [], []
+
+    def check_phase(self):
+        assert self.sent, "nothing was compared"
+        check(self.sent, self.received)
+
+
+class _Tap(uvm_subscriber):
+    """Hands what a monitor saw to the scoreboard, with the place where it was seen."""
+
+    def __init__(self, name, parent, report):
+        super().__init__(name, parent)
+        self._report = report
+
+    def write(self, value):
+        self._report(value)
+
+
+class MeshEnvironment(uvm_env):
+    """An agent on every stream of the mesh, one scoreboard."""
+
+    def build_phase(self):
+        dut = cocotb.top
+        self.coverage = Coverage(TESTPLAN)
+        self.scoreboard = FlowScoreboard("scoreboard", self)
+        self.agents, self.taps = {}, {}
+        for index, traffic in itertools.product(range(len(ENDPOINTS)), range(CONFIG.classes)):
+            for role, name in (("source", "send"), ("sink", "receive")):
+                port = StreamPort(dut, f"{name}__{index}__{traffic}", FLIT)
+                hook = randomly(0.3, SEED * 100 + len(self.agents))
+                key = (name, index, traffic)
+                self.agents[key] = StreamAgent("_".join(map(str, key)), self, port, role, hook, dut.rst)
+                self.taps[key] = _Tap("tap_" + "_".join(map(str, key)), self, lambda value, key=key: self.seen(key, value))
+
+    def connect_phase(self):
+        for key, agent in self.agents.items():
+            agent.analysis_port.connect(self.taps[key].analysis_export)
+
+    def seen(self, key, value):
+        name, index, traffic = key
+        if name == "receive":
+            self.scoreboard.received.append((index, traffic, 0, value))
+            return
+        count = len(receivers(value["header"]["destination"]))
+        self.coverage.hit("targets", "one" if count == 1 else "all" if count == CONFIG.nodes else "several")
+        self.coverage.hit("packet", "last" if value["header"]["last"] else "body")
+
+
+@pyuvm.test()
+class test_environment(uvm_test):
+    """The random mix through the pyuvm agents; every kind of destination and packet seen."""
+
+    corrupt = 0
+
+    def build_phase(self):
+        self.environment = MeshEnvironment("environment", self)
+
+    async def run_phase(self):
+        self.raise_objection()
+        dut, environment = cocotb.top, self.environment
+        dut.rst.value = 1
+        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        await ClockCycles(dut.clk, 2)
+        dut.rst.value = 0
+        whole = (CONFIG.columns - 1, CONFIG.rows - 1)
+        sent = random_traffic(random.Random(SEED + 1), 120) + [(0, 0, flit(goal((0, 0), whole), 77))]
+        streams = defaultdict(list)
+        for index, (source, traffic, value) in enumerate(sent):
+            streams[source, traffic].append(value)
+            wrong = value | {"payload": value["payload"] ^ (self.corrupt if index == 60 else 0)}
+            environment.scoreboard.sent.append((source, traffic, wrong))
+        runs = [
+            cocotb.start_soon(StreamSequence(values).start(environment.agents["send", *where].sequencer))
+            for where, values in streams.items()
+        ]
+        for run in runs:
+            await run
+        await ClockCycles(dut.clk, 400)
+        self.drop_objection()
+
+    def check_phase(self):
+        holes = self.environment.coverage.holes()
+        assert not holes, f"never seen: {holes}"
+
+
+@pyuvm.test(expect_error=AssertionError)
+class test_wrong_expectation_fails(test_environment):
+    """One expected payload is wrong: the scoreboard has to notice."""
+
+    corrupt = 1
