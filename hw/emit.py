@@ -7,6 +7,7 @@ of a named module, and the module itself is emitted a single time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from amaranth.lib import wiring
 
 __all__ = ["emit", "once"]
 
+_CONSTANT_PROCESS = re.compile(r"always @\*(\n *[^=;\n]+ = \d+'[bdh][0-9a-f]+;\n)")
 _pending: dict[str, wiring.Component] = {}
 
 
@@ -77,7 +79,8 @@ def _convert(component: wiring.Component, name: str) -> str:
     for flow, port, value in _ports(component, component):
         ports[port] = (value, PortDirection.Input if flow == wiring.In else PortDirection.Output)
     text, _ = verilog.convert_fragment(fragment, ports, name, emit_src=False, strip_internal_attrs=True)
-    return text
+    # `always @*` over a constant waits for a change that never comes; `always_comb` also runs at time zero.
+    return _CONSTANT_PROCESS.sub(r"always_comb\1", text)
 
 
 def emit(component: wiring.Component, name: str, directory: Path) -> list[Path]:

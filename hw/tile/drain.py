@@ -82,7 +82,6 @@ class DrainEngine(wiring.Component):
         m.d.comb += [
             step.eq(self.groups.valid & ~recording & room),
             self.read.eq(accumulator_address(config, group.bank, slot, pass_)),
-            self.busy.eq(self.groups.valid | queue.o.valid),
         ]
         end = Signal()
         with m.If(step):
@@ -116,6 +115,7 @@ class DrainEngine(wiring.Component):
         lanes = self._pack(m, arrived, arrived_fragment, arrived_piece)
         write = queue.i.payload.write
         m.d.comb += [
+            self.busy.eq(self.groups.valid | emit | queue.o.valid),
             queue.i.valid.eq(emit),
             queue.i.payload.destination.eq(job.destination),
             write.memory.eq(Memory.RESULTS),

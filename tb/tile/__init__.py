@@ -1,0 +1,28 @@
+"""Testbench of `hw.tile.tile.Tile`: whole programs against the golden machine, at several sizes of the array."""
+
+from hw.tile.config import TileConfig
+from hw.tile.tile import Tile
+from scripts.simulator import Model, Testbench
+
+CONFIGS = {
+    "tile_1x1": TileConfig(rows=1, columns=1, slots=3, passes=4, activation_depth=64),
+    "tile_2x3": TileConfig(rows=2, columns=3, slots=4, passes=4, activation_depth=64),
+    "tile_3x2": TileConfig(rows=3, columns=2, slots=8, passes=2, activation_depth=64),
+    "tile_4x8": TileConfig(rows=4, columns=8, slots=2, passes=3, activation_depth=64),
+    "tile_2x16": TileConfig(rows=2, columns=16, slots=2, passes=2, activation_depth=64),
+}
+DEFAULT_SUITE = ("tile_2x3", "tile_4x8")
+
+
+def _bench(name: str, config: TileConfig) -> Testbench:
+    model = Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O1")
+    return Testbench(
+        name=name,
+        model=model,
+        module="tb.tile.test_tile",
+        long=name not in DEFAULT_SUITE,
+        environment={"TILE_CONFIG": name},
+    )
+
+
+TESTBENCHES = [_bench(name, config) for name, config in CONFIGS.items()]

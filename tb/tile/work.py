@@ -1,0 +1,85 @@
+"""Random products for a tile: weights, activations, program, and what the golden machine sends."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from golden import weights
+from golden.formats import FORMATS
+from golden.machine import TileMachine, Write
+from hw.tile.config import TileConfig
+from hw.tile.program import Await, Command, Destination, Halt, Matmul, Signal, encode_program
+
+HOST = Destination(1, 0, 1)
+SPECIAL_SCALES = {"nan_scale": 0xFF, "extreme_scale": 0xFE, "tiny_scale": 0x00}
+
+
+@dataclass
+class Work:
+    """A program under construction with its memory image and the activation blocks to send."""
+
+    config: TileConfig
+    seed: int
+    commands: list[Command] = field(default_factory=list)
+    image: list[np.ndarray] = field(default_factory=list)
+    blocks: list[tuple[int, np.ndarray, int]] = field(default_factory=list)
+    specials: set[str] = field(default_factory=set)
+    base: int = 0
+
+    def __post_init__(self) -> None:
+        self.numbers = np.random.default_rng(self.seed)
+        self.choice = random.Random(self.seed)
+
+    @property
+    def granules(self) -> int:
+        return sum(len(part) for part in self.image) // weights.GRANULE
+
+    def product(self, rows: int, inputs: int, outputs: int, record: bool = False, special: bool = False) -> Matmul:
+        """Add a product of random blocks; its activations follow those of the products before."""
+        result = 4096 * len(self.commands)
+        formats = [self.choice.choice(self.config.formats) for _ in range(2)]
+        command = Matmul(
+            rows, inputs, outputs, self.granules, self.base, HOST, result, 64, *formats,
+            record_address=result + 4000 if record else None,
+        )  # fmt: skip
+        codes, scales = self._blocks(outputs, inputs, command.weight_format, special)
+        width = FORMATS[command.weight_format].bits
+        self.image.append(weights.pack(codes, scales, command.group(self.config), self.config.columns, width))
+        codes, scales = self._blocks(rows, inputs, command.activation_format, special)
+        k_blocks = inputs // 32
+        for m in range(rows):
+            for k in range(k_blocks):
+                index = self.base + m // self.config.rows * k_blocks + k
+                address = index << 6 | m % self.config.rows
+                self.blocks.append((address, codes[m, 32 * k : 32 * k + 32], int(scales[m, k])))
+        self.base += -(-rows // self.config.rows) * k_blocks
+        self.commands += [Await(rows * k_blocks), command]
+        return command
+
+    def _blocks(self, rows: int, inputs: int, format: str, special: bool) -> tuple[np.ndarray, np.ndarray]:
+        codes = self.numbers.integers(0, 1 << FORMATS[format].bits, (rows, inputs), np.uint8)
+        scales = self.numbers.integers(120, 135, (rows, inputs // 32), np.uint8)
+        if special and self.choice.random() < 0.5:
+            name, value = self.choice.choice(list(SPECIAL_SCALES.items()))
+            scales[self.choice.randrange(rows), self.choice.randrange(inputs // 32)] = value
+            self.specials.add("extreme_scale" if name == "tiny_scale" else name)
+        if special and self.choice.random() < 0.5:
+            codes[self.choice.randrange(rows), :32] = 0
+            self.specials.add("zero_block")
+        return codes, scales
+
+    def finish(self) -> list[int]:
+        """The encoded program, ended by a signal."""
+        self.commands += [Signal(len(self.commands), HOST), Halt()]
+        return encode_program(self.config, self.commands)
+
+    def expected(self, program: list[int]) -> list[Write]:
+        """What the golden machine sends."""
+        machine = TileMachine(self.config, np.concatenate([*self.image, np.zeros(0, np.uint8)]), program)
+        for block in self.blocks:
+            machine.receive(*block)
+        assert machine.run(), "the golden machine did not reach the end of the program"
+        return machine.sent
