@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas  # noqa: E402
 
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY, YELLOW, GREY = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#b8bec6")  # fmt: skip
-CAUSES = (ORANGE, PURPLE, SKY, RED, YELLOW, GREEN)
+CAUSES = (ORANGE, GREEN, PURPLE, YELLOW, RED, SKY)
 KINDS = {"measured": GREEN, "derived": BLUE, "published": ORANGE, "assumed": GREY}
 STYLE = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.spines.top": False,
@@ -116,7 +116,7 @@ def bandwidth(summary: Mapping[str, Any]) -> str:
     def draw(axis: Axes, chosen: list[Mapping[str, Any]]) -> None:
         values = [rate(item) for item in chosen]
         bars = axis.barh(range(len(chosen)), values, 0.55, color=ORANGE)
-        axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=3, fontsize=8)
+        axis.bar_label(bars, [f"{value:.1f}" for value in values], label_type="center", fontsize=8)
         axis.axvline(peak, color="#39424e", linewidth=1, linestyle="--", label=f"peak {peak:.0f} GB/s")
         axis.set_xlim(0, 1.12 * max([peak, *values]) or 1)
         axis.set_xlabel("HBM read bandwidth, GB/s")
@@ -163,6 +163,8 @@ def quantities(summary: Mapping[str, Any], unit: str) -> str:
         axis.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
         axis.set_ylim(len(rows) - 0.5, -0.7)
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:,g}")
+        axis.xaxis.set_minor_formatter("")
         axis.margins(x=0.12)
         axis.grid(axis="x", color="#e3e7ec")
         axis.set_xlabel(f"{unit} (band shaded)")

@@ -1,5 +1,6 @@
 """Reading and checking `summary.json` against its schema (docs/summary-schema.md)."""
 
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,17 +16,24 @@ class SummaryError(ValueError):
 
 def check(data: Any) -> Mapping[str, Any]:
     """Return `data` if it follows the schema, else raise `SummaryError`."""
-    import jschon  # imported late: it costs a third of a second, and the bare command line has no use for it
+    import jschon
 
     if not isinstance(data, Mapping) or data.get("schema") != "serrano.summary":
         raise SummaryError("summary: not a Serrano summary ('schema' must be 'serrano.summary')")
     if data.get("version") != VERSION:
         raise SummaryError(f"summary: version {data.get('version')!r} is not known here, only {VERSION}")
-    jschon.create_catalog("2020-12")
-    result = jschon.JSONSchema(json.loads(SCHEMA.read_text())).evaluate(jschon.JSON(data))
+    result = _schema().evaluate(jschon.JSON(data))
     if not result.valid:
         raise SummaryError("summary: " + _reason(result.output("detailed")))
     return data
+
+
+@functools.cache
+def _schema() -> Any:
+    import jschon  # imported late: it costs a third of a second, and the bare command line has no use for it
+
+    jschon.create_catalog("2020-12")
+    return jschon.JSONSchema(json.loads(SCHEMA.read_text()))
 
 
 def load(path: Path) -> Mapping[str, Any]:
