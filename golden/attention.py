@@ -242,7 +242,8 @@ def leaf_partials(query: Bits, positions: NDArray[np.integer], cache: PagedCache
 
 
 def _nothing(rows: int, size: int) -> Partial:
-    return Partial(np.full(rows, vector.NEGATIVE_INFINITY), np.zeros(rows, np.uint32), np.zeros((rows, size), np.uint32))
+    nothing = np.zeros(rows, np.uint32)
+    return Partial(np.full(rows, vector.NEGATIVE_INFINITY), nothing, np.zeros((rows, size), np.uint32))
 
 
 def attention(query: Bits, positions: NDArray[np.integer], cache: PagedCache, table: NDArray[np.integer],

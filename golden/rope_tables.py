@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from golden import fp32, rounding
+from golden import fp32
 from golden.fp32_ops import Bits
 from golden.rounding import U64, Wide
 

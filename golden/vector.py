@@ -150,7 +150,7 @@ def swiglu(gate: Bits, up: Bits) -> Bits:
 
 def swiglu_clamped(gate: Bits, up: Bits, limit: np.uint32 = np.uint32(0x40E00000),
                    alpha: np.uint32 = np.uint32(0x3FD9DB23)) -> Bits:
-    """GPT-OSS: g = min(gate, limit), u = up limited to +-limit; g * sigmoid(alpha g) * (u + 1). Defaults 7 and 1.702."""
+    """GPT-OSS: g = min(gate, limit), u = up within +-limit; g * sigmoid(alpha g) * (u + 1). Defaults 7, 1.702."""
     gate = vector_pass(gate, z=limit, combine=Combine.MINIMUM).result
     up = vector_pass(up, z=limit, combine=Combine.CLAMP).result
     gated = _gated(gate, ops.multiply(alpha, MINUS_LOG2_E)[()])

@@ -7,12 +7,17 @@ to even. The golden functions are in `golden.fp32_ops`.
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed, unsigned
 from amaranth.lib import data
 
-__all__ = ["BIAS", "INFINITY", "NAN", "NEGATIVE_ZERO", "ONE", "Float32", "Unpacked", "infinity", "leading_zeros",
-           "order", "round_pack", "shift_left", "shift_right", "shift_right_sticky", "unpack"]  # fmt: skip
+__all__ = [
+    "BIAS", "INFINITY", "MINUS_ONE", "NAN", "NEGATIVE_INFINITY", "NEGATIVE_ZERO", "ONE", "Float32", "Unpacked",
+    "infinity", "is_nan", "leading_zeros", "maximum", "minimum", "order", "round_pack", "shift_left", "shift_right",
+    "unpack",
+]  # fmt: skip
 
 NAN = 0x7FC00000
 INFINITY = 0x7F800000
+NEGATIVE_INFINITY = 0xFF800000
 ONE = 0x3F800000
+MINUS_ONE = 0xBF800000
 NEGATIVE_ZERO = 0x80000000
 
 BIAS = 127
@@ -63,51 +68,56 @@ def infinity(sign: ValueLike) -> Value:
     return Cat(Const(INFINITY, 31), sign)
 
 
-def leading_zeros(value: Value) -> Value:
-    """Zeros above the highest set bit of `value`; for 0, its width (a balanced tree)."""
+def is_nan(bits: Value) -> Value:
+    """Whether 32 bits are a NaN."""
+    return bits[:31] > INFINITY
+
+
+def _named(m: Module, value: ValueLike, name: str) -> Signal:
+    """A signal of `value`: what is used more than once must be one, or the emitted Verilog repeats it every time."""
+    result = Signal(Value.cast(value).shape(), name=name)
+    m.d.comb += result.eq(value)
+    return result
+
+
+def leading_zeros(m: Module, value: Value, name: str = "zeros") -> Signal:
+    """Zeros above the highest set bit of `value`; for 0, its width. A balanced tree."""
     width = len(value)
     size = 1 << (width - 1).bit_length()
     # Padding below with ones makes the count of an all-zero value its own width.
-    padding = Const((1 << (size - width)) - 1, size - width)
-    return _leading_zeros(Cat(padding, value))[0]
+    padded = Cat(Const((1 << (size - width)) - 1, size - width), value)
+    layer = [(_named(m, ~padded[i], f"{name}_1_{i}"),) * 2 for i in reversed(range(size))]
+    half = 1
+    while len(layer) > 1:
+        joined = []
+        for i in range(0, len(layer), 2):
+            (high, high_empty), (low, low_empty) = layer[i], layer[i + 1]
+            count = _named(m, Mux(high_empty, low + half, high), f"{name}_{2 * half}_{i // 2}")
+            joined.append((count, _named(m, high_empty & low_empty, f"{name}_empty_{2 * half}_{i // 2}")))
+        layer, half = joined, half * 2
+    return layer[0][0]
 
 
-def _leading_zeros(value: Value) -> tuple[Value, Value]:
-    """(count, all zero) of a power-of-two width. The count of zero is the width."""
-    if len(value) == 1:
-        return ~value[0], ~value[0]
-    half = len(value) // 2
-    high, high_zero = _leading_zeros(value[half:])
-    low, low_zero = _leading_zeros(value[:half])
-    return Mux(high_zero, low + half, high), high_zero & low_zero
-
-
-def shift_left(value: Value, amount: Value) -> Value:
+def shift_left(m: Module, value: Value, amount: Value, name: str = "shift_left") -> Signal:
     """`value << amount` in the width of `value`."""
-    result = value
+    width = len(value)
+    result = _named(m, value, name)
     for place in range(len(amount)):
-        result = Mux(amount[place], Cat(Const(0, min(1 << place, len(value))), result)[: len(value)], result)
+        moved = Cat(Const(0, min(1 << place, width)), result)[:width]
+        result = _named(m, Mux(amount[place], moved, result), f"{name}_{place}")
     return result
 
 
-def shift_right(value: Value, amount: Value) -> Value:
-    """`value >> amount` in the width of `value`."""
-    result = value
+def shift_right(m: Module, value: Value, amount: Value, name: str = "shift_right", sticky: bool = False) -> Signal:
+    """`value >> amount` in the width of `value`; with `sticky`, the lowest bit ORed with all that fell out."""
+    width = len(value)
+    result = _named(m, value, name)
     for place in range(len(amount)):
-        result = Mux(amount[place], result[1 << place :], result)[: len(value)]
-    return result
-
-
-def shift_right_sticky(value: Value, amount: Value) -> Value:
-    """`value >> amount` with the lowest bit ORed with all that fell out."""
-    result = value
-    for place in range(len(amount)):
-        distance = 1 << place
-        if distance >= len(value):
-            moved = result.any()
-        else:
+        distance = min(1 << place, width)
+        moved = result[distance:]
+        if sticky:
             moved = Cat(result[: distance + 1].any(), result[distance + 1 :])
-        result = Mux(amount[place], moved, result)[: len(value)]
+        result = _named(m, Mux(amount[place], moved, result)[:width], f"{name}_{place}")
     return result
 
 
@@ -124,12 +134,12 @@ def round_pack(m: Module, sign: Value, exponent: Value, significand: Value, name
     up = Signal(name=f"{name}_up")
     packed = Signal(len(exponent) + 25, name=f"{name}_packed")
     result = Signal(32, name=name)
-    missing = 1 - exponent
+    missing = _named(m, 1 - exponent, f"{name}_missing")
     drop = width - 24
     m.d.comb += [
         # A subnormal result is shifted to exponent 1; more than `width` places leave nothing but the sticky bit.
         below.eq(Mux(missing <= 0, 0, Mux(missing > width, width, missing))),
-        shifted.eq(shift_right_sticky(significand, below)),
+        shifted.eq(shift_right(m, significand, below, f"{name}_shift", sticky=True)),
         biased.eq(Mux(exponent < 1, 1, exponent)),
         up.eq(shifted[drop - 1] & (shifted[drop] | shifted[: drop - 1].any())),
         # The hidden bit adds one to the exponent field: 0 for a subnormal. A carry out of the fraction does as well.
@@ -142,3 +152,20 @@ def round_pack(m: Module, sign: Value, exponent: Value, significand: Value, name
 def order(bits: Value) -> Value:
     """An unsigned 32-bit key that orders FP32 values as numbers do, with -0 below +0 (NaN not considered)."""
     return Mux(bits[31], ~bits, bits ^ (1 << 31))[:32]
+
+
+def _extreme(m: Module, a: Value, b: Value, name: str, largest: bool) -> Signal:
+    a, b = _named(m, a, f"{name}_a"), _named(m, b, f"{name}_b")
+    a_key, b_key = _named(m, order(a), f"{name}_a_key"), _named(m, order(b), f"{name}_b_key")
+    take_a = a_key >= b_key if largest else a_key <= b_key
+    return _named(m, Mux(is_nan(a) | is_nan(b), Const(NAN, 32), Mux(take_a, a, b)), name)
+
+
+def maximum(m: Module, a: Value, b: Value, name: str = "larger") -> Signal:
+    """FP32 maximum: +0 above -0, NaN where either is. Golden function: `golden.fp32_ops.maximum`."""
+    return _extreme(m, a, b, name, True)
+
+
+def minimum(m: Module, a: Value, b: Value, name: str = "smaller") -> Signal:
+    """FP32 minimum: -0 below +0, NaN where either is. Golden function: `golden.fp32_ops.minimum`."""
+    return _extreme(m, a, b, name, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data
 
-from hw.vector.float32 import NAN, infinity, leading_zeros, round_pack, shift_left, shift_right_sticky, unpack
+from hw.vector.float32 import NAN, infinity, leading_zeros, round_pack, shift_left, shift_right, unpack
 from hw.vector.fp32_multiply import Operands
 from hw.vector.pipeline import FixedLatency
 
@@ -63,7 +63,7 @@ class Fp32Add(FixedLatency):
     def _align(self, m: Module, first: data.View, second: data.View) -> None:
         """Second stage: shift the smaller operand to the larger one's exponent, add or subtract."""
         aligned = Signal(24 + _EXTRA)
-        m.d.comb += aligned.eq(shift_right_sticky(Cat(Const(0, _EXTRA), first.small), first.distance))
+        m.d.comb += aligned.eq(shift_right(m, Cat(Const(0, _EXTRA), first.small), first.distance, sticky=True))
         wide = Cat(Const(0, _EXTRA), first.large)
         with m.If(self.enable):
             m.d.sync += second.total.eq(Mux(first.subtract, wide - aligned, wide + aligned))
@@ -77,12 +77,12 @@ class Fp32Add(FixedLatency):
         zero = second.total == 0
         # `total` has two bits before the point: no shift means an exponent one higher.
         m.d.comb += [
-            zeros.eq(leading_zeros(second.total)),
+            zeros.eq(leading_zeros(m, second.total, "count")),
             places.eq(Mux(zeros > second.exponent, second.exponent, zeros)),
         ]
         with m.If(self.enable):
             m.d.sync += [
-                third.normal.eq(shift_left(second.total, places)),
+                third.normal.eq(shift_left(m, second.total, places)),
                 third.exponent.eq(Mux(zero, 0, second.exponent + 1 - places)),
                 third.sign.eq(Mux(zero, second.zero_sign, second.sign)),
                 third.special.eq(second.special),

@@ -44,7 +44,7 @@ class Fp32Multiply(FixedLatency):
             for i in range(3)
         ]
         first, second, third = stages
-        zeros = leading_zeros(product)
+        zeros = leading_zeros(m, product)
         rounded = round_pack(m, third.sign, third.exponent, normal)
         with m.If(self.enable):
             m.d.sync += [
@@ -56,7 +56,7 @@ class Fp32Multiply(FixedLatency):
                 first.bits.eq(Mux(nan, NAN, infinity(sign))),
                 product.eq(significands.a * significands.b),
                 second.eq(first),
-                normal.eq(shift_left(product, zeros)),
+                normal.eq(shift_left(m, product, zeros)),
                 third.eq(second),
                 third.exponent.eq(Mux(product == 0, 0, second.exponent - zeros)),
                 self.result.eq(Mux(third.special, third.bits, rounded)),

@@ -117,11 +117,11 @@ class FunctionUnit(FixedLatency):
         """First stage, combinational: table address, place and exponent, or the special result."""
         x = unpack(m, self.operands.x, "x")
         whole, fraction, far = self._fixed_point(m, x)
-        zeros = leading_zeros(x.significand)
+        zeros = leading_zeros(m, x.significand)
         normal, exponent = Signal(24), Signal(signed(10))
         reduced = Signal(_Reduced, name="reduction")
         m.d.comb += [
-            normal.eq(shift_left(x.significand, zeros)),
+            normal.eq(shift_left(m, x.significand, zeros)),
             exponent.eq(x.exponent - zeros),
             reduced.bits.eq(self.operands.x),
         ]
@@ -167,7 +167,7 @@ class FunctionUnit(FixedLatency):
         m.d.comb += [
             far.eq(x.exponent > largest),
             distance.eq(largest - x.exponent),
-            magnitude.eq(shift_right(Cat(Const(0, 8 + FRACTION - 24), x.significand), distance)),
+            magnitude.eq(shift_right(m, Cat(Const(0, 8 + FRACTION - 24), x.significand), distance)),
             fixed.eq(Mux(x.sign, -magnitude, magnitude)),
             whole.eq(fixed[FRACTION:].as_signed()),
             fraction.eq(fixed[:FRACTION]),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, ShapeLike, Signal
+from amaranth.hdl import Cat, Module, ShapeLike, Signal, Value, ValueLike
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["FixedLatency", "Streamed"]
+__all__ = ["FixedLatency", "Streamed", "delay"]
+
+
+def delay(m: Module, enable: Value, value: ValueLike, cycles: int, name: str) -> Value:
+    """`value` as it was `cycles` enabled cycles ago."""
+    value = Value.cast(value)
+    width = len(value)
+    line = Signal(width * cycles, name=name)
+    with m.If(enable):
+        m.d.sync += line.eq(Cat(value, line))
+    return line[-width:]
 
 
 class FixedLatency(wiring.Component):
