@@ -8,7 +8,7 @@ Floating Point v1.0 (E4M3, E5M2), IEEE 754 (FP16, FP32), and for the rest docs/n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 import numpy as np
 
@@ -142,19 +142,39 @@ BLOCK = 32
 """Elements along K that one block dot takes."""
 
 
+class ScaleType(StrEnum):
+    """Type of a block's scale word."""
+
+    E8M0 = "E8M0"
+    E4M3_PAIR = "E4M3_PAIR"  # two E4M3 scales, one for each 16 elements; the tensor's FP32 scale is outside
+    BF16 = "BF16"
+    FP32 = "FP32"
+    FP16_OFFSET = "FP16_OFFSET"  # scale and offset
+    FP16_ZERO = "FP16_ZERO"  # scale and integer zero point
+
+
 @dataclass(frozen=True)
 class Format:
-    """A block format: `group` elements of `element` share one scale of type `scale`."""
+    """A block format: `group` elements of `element` along K share one scale of type `scale`.
+
+    Whatever the group, memory and hardware have one scale word for each 32 elements: two scales in it for a group
+    of 16, the same word again for a group of 128.
+    """
 
     name: str
     element: Element
-    scale: str = "E8M0"
+    scale: ScaleType = ScaleType.E8M0
     group: int = BLOCK
 
     @property
     def bits(self) -> int:
         """Bits of one packed element."""
         return self.element.bits
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether a value is code * scale + offset: such a format can stand on one side only."""
+        return self.scale == ScaleType.FP16_OFFSET
 
 
 MXINT8 = Format("MXINT8", INT8)
@@ -164,7 +184,24 @@ E2M3 = Format("E2M3", E2M3_ELEMENT)
 E3M2 = Format("E3M2", E3M2_ELEMENT)
 E2M1 = Format("E2M1", E2M1_ELEMENT)
 INT4 = Format("INT4", INT4_ELEMENT)
-FORMATS = {format.name: format for format in (MXINT8, E4M3, E5M2, E2M3, E3M2, E2M1, INT4)}
+NVFP4 = Format("NVFP4", E2M1_ELEMENT, ScaleType.E4M3_PAIR, group=16)
+INT4_BF16 = Format("INT4_BF16", INT4_ELEMENT, ScaleType.BF16)
+E4M3_FP32 = Format("E4M3_FP32", E4M3_ELEMENT, ScaleType.FP32, group=128)
+Q4_1 = Format("Q4_1", UINT4_ELEMENT, ScaleType.FP16_OFFSET)
+UINT4_ZERO = Format("UINT4_ZERO", UINT4_ELEMENT, ScaleType.FP16_ZERO, group=128)
+FORMATS = {format.name: format for format in (MXINT8, E4M3, E5M2, E2M3, E3M2, E2M1, INT4, NVFP4, INT4_BF16, E4M3_FP32,
+                                              Q4_1, UINT4_ZERO)}
+
+
+def pair_problem(format_a: Format, format_b: Format) -> str | None:
+    """Why A of `format_a` cannot be multiplied by B of `format_b`; None where it can."""
+    plain = [name for name, format in FORMATS.items() if not format.has_offset]
+    if format_a.has_offset:
+        return f"{format_a.name} has an offset and can be B only; A can be {', '.join(plain)}"
+    if format_b.has_offset and format_a.scale == ScaleType.E4M3_PAIR:
+        allowed = ", ".join(name for name in plain if FORMATS[name].scale != ScaleType.E4M3_PAIR)
+        return f"{format_a.name} times {format_b.name} is not supported; with {format_b.name}, A can be {allowed}"
+    return None
 
 
 def format_named(name: str) -> Format:

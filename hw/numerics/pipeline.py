@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 
-__all__ = ["Pipeline", "normalise", "shift_right_sticky"]
+__all__ = ["Pipeline", "balanced_sum", "normalise", "shift_right_sticky"]
 
 
 class Pipeline:
@@ -53,3 +55,10 @@ def shift_right_sticky(m: Module, value: Value, count: Value, name: str) -> Valu
         lost |= count[step] & value[:amount].any()
         value = shifted
     return Mux(far, 0, value) | lost
+
+
+def balanced_sum(terms: Sequence[Value]) -> Value:
+    """Sum of a power of two of terms."""
+    while len(terms) > 1:
+        terms = [left + right for left, right in zip(terms[::2], terms[1::2], strict=True)]
+    return terms[0]
