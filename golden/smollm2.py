@@ -147,10 +147,10 @@ class SmolLM2:
     def load(cls, path: Path | str | None = None) -> SmolLM2:
         """Open `path`, or the file of the installed wheel. Matrices are dequantised when they are first asked for.
 
+        The installed model is opened once a process: reading its tables takes two seconds.
         Raises ModelFileError, one line, for a missing, truncated, damaged or unsuitable file.
         """
-        file = Path(path) if path is not None else find_model_file()
-        return cls(file, _open(file))
+        return _installed() if path is None else cls(Path(path), _open(Path(path)))
 
     def field(self, name: str) -> Any:
         """A metadata value; ModelFileError when the file does not have it."""
@@ -239,3 +239,9 @@ class SmolLM2:
     def merges(self) -> list[str]:
         """The merges of the byte-pair encoding, first come first merged: "left right"."""
         return list(self.field("tokenizer.ggml.merges"))
+
+
+@lru_cache(maxsize=1)
+def _installed() -> SmolLM2:
+    path = find_model_file()
+    return SmolLM2(path, _open(path))

