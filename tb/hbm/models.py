@@ -1,0 +1,48 @@
+"""Simulation models of the HBM testbenches and benchmarks."""
+
+from __future__ import annotations
+
+from hw.hbm.bench import TRACE_SOURCES, ControllerBench, TraceBench
+from hw.hbm.config import HbmConfig
+from hw.hbm.device import SOURCES
+from scripts.simulator import Model
+
+__all__ = ["CONFIGURATIONS", "CONTROLLERS", "configuration", "controller_model", "trace_model"]
+
+CONFIGURATIONS = ("hbm2a", "hbm2c", "hbm3d", "hbm4")
+
+
+CONTROLLERS = {
+    "hbm4": HbmConfig(capacity=4 << 20),
+    "hbm2": HbmConfig(
+        generation="hbm2c", capacity=1 << 20, refresh="all_bank", read_queue=8, write_queue=6, write_buffer=8,
+        prefetch=16, descriptors=1,
+    ),
+}  # fmt: skip
+
+
+def configuration(name: str) -> HbmConfig:
+    """Configuration of a figure id: a generation, `_pb` for per-bank refresh, `64` for 64+64 entries."""
+    generation, _, refresh = name.partition("_")
+    depth = 64 if refresh.endswith("64") else 32
+    return HbmConfig(
+        generation=generation, refresh="per_bank" if refresh.startswith("pb") else "all_bank", read_queue=depth,
+        write_queue=depth, write_buffer=2 * depth,
+    )  # fmt: skip
+
+
+def trace_model(name: str, config: HbmConfig | None = None) -> Model:
+    """A scheduler and its device, driven by a trace."""
+    config = config or configuration(name)
+    return Model(
+        name=f"hbm_trace_{name}", component=lambda: TraceBench(config), sources=TRACE_SOURCES,
+        key=repr(config), options=("-Wno-fatal",),
+    )  # fmt: skip
+
+
+def controller_model(name: str) -> Model:
+    """A whole controller and its device, ports of the controller outside."""
+    config = CONTROLLERS[name]
+    return Model(
+        name=f"hbm_controller_{name}", component=lambda: ControllerBench(config), sources=SOURCES, key=repr(config)
+    )
