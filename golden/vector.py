@@ -12,6 +12,8 @@ and a command may also reduce f over a row: sums by the tree of `golden.fp32_ops
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -61,6 +63,32 @@ class Reduce(IntEnum):
 _FUNCTIONS = {Function.RECIPROCAL: reciprocal, Function.RSQRT: rsqrt, Function.EXP2: exp2}
 
 
+class Pass(NamedTuple):
+    """One executed command: what went in (the operands as given, by name) and what came out."""
+
+    operands: dict[str, Bits]
+    combine: Combine
+    function: Function
+    reduce: Reduce
+    visible: NDArray[np.bool_] | None
+    result: Bits
+    reduced: Bits | None
+
+
+_recorders: list[list[Pass]] = []
+
+
+@contextmanager
+def recording() -> Iterator[list[Pass]]:
+    """Every pass that is made inside, in order: the commands behind a function, for the compiler and the tests."""
+    passes: list[Pass] = []
+    _recorders.append(passes)
+    try:
+        yield passes
+    finally:
+        _recorders.pop()
+
+
 class PassResult(NamedTuple):
     """r of every element, and the reduction of f over the last axis (None where the command has none)."""
 
@@ -102,7 +130,10 @@ def vector_pass(x: Bits, y: Bits = ONE, z: Bits = NEGATIVE_ZERO, w: Bits = ONE, 
         r = np.where(visible, r, ZERO)
     reducers = {Reduce.SUM: ops.tree_sum, Reduce.MAXIMUM: ops.max_over}
     reduced = reducers[reduce](f) if reduce != Reduce.NONE else None
-    return PassResult(r.astype(np.uint32), reduced)
+    r = r.astype(np.uint32)
+    for passes in _recorders:
+        passes.append(Pass({"x": x, "y": y, "z": z, "w": w, "v": v}, combine, function, reduce, visible, r, reduced))
+    return PassResult(r, reduced)
 
 
 def add(x: Bits, y: Bits) -> Bits:
