@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,19 @@ class _ResultScoreboard(Scoreboard):
         super().write(kept(value))
 
 
+class _SilentScoreboard(Scoreboard):
+    """For an output on which nothing may come."""
+
+    def check_phase(self) -> None:
+        assert not self.expected
+        assert not self.found, f"{self.get_full_name()}: {len(self.found)} items came, there should be none"
+
+
 class EngineEnvironment(uvm_env):
     """Agents with random idles on all inputs and random pauses on both outputs."""
 
-    def __init__(self, name: str, parent: Any, idle: float, pause: float):
-        self.idle, self.pause = idle, pause
+    def __init__(self, name: str, parent: Any, idle: float, pause: float, reduces: bool = True):
+        self.idle, self.pause, self.reduces = idle, pause, reduces
         super().__init__(name, parent)
 
     def build_phase(self) -> None:
@@ -57,7 +65,8 @@ class EngineEnvironment(uvm_env):
         self.reduced = StreamAgent("reduced_agent", self, StreamPort(dut, "reduced", 32), "sink",
                                    randomly(self.pause, SEED + 11), dut.rst)  # fmt: skip
         self.result_scoreboard = _ResultScoreboard("result_scoreboard", self)
-        self.reduced_scoreboard = Scoreboard("reduced_scoreboard", self)
+        kind = Scoreboard if self.reduces else _SilentScoreboard
+        self.reduced_scoreboard = kind("reduced_scoreboard", self)
 
     def connect_phase(self) -> None:
         self.result.analysis_port.connect(self.result_scoreboard.analysis_export)
@@ -90,19 +99,20 @@ class EngineEnvironment(uvm_env):
 
 
 class EngineTest(uvm_test):
-    """Plays what `passes` records; subclasses give the function and its shapes."""
+    """Plays what `passes` records. `corrupt`: one golden element is made wrong first."""
 
     idle, pause = 0.2, 0.3
     corrupt = False
-    needs_reduced = True
+    reduces = True
     testplan: Path
 
-    def passes(self, generator: np.random.Generator) -> list[Pass]:
+    def passes(self, generator: np.random.Generator) -> None:
+        """Call golden functions: what they pass through the engine is played."""
         raise NotImplementedError
 
     def build_phase(self) -> None:
         self.coverage = Coverage(load_testplan(self.testplan))
-        self.environment = EngineEnvironment("environment", self, self.idle, self.pause)
+        self.environment = EngineEnvironment("environment", self, self.idle, self.pause, self.reduces)
 
     async def run_phase(self) -> None:
         self.raise_objection()
@@ -120,6 +130,17 @@ class EngineTest(uvm_test):
     def check_phase(self) -> None:
         holes = self.coverage.holes()
         assert not holes, f"never seen: {holes}"
+
+
+class FunctionTest(EngineTest):
+    """Plays every case of `cases`: name (a bin of the testpoint "cases") to a function of a NumPy generator."""
+
+    cases: dict[str, Callable[[np.random.Generator], Any]]
+
+    def passes(self, generator: np.random.Generator) -> None:
+        for name, case in self.cases.items():
+            case(generator)
+            self.coverage.hit("cases", name)
 
 
 def random_values(generator: np.random.Generator, shape: tuple[int, ...], spread: float = 3.0) -> np.ndarray:
