@@ -62,6 +62,9 @@ class Axi4Signature(wiring.Signature):
         members |= {"rvalid": In(1), "rready": Out(1)}
         super().__init__(members)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Axi4Signature) and self.members == other.members
+
 
 class Axi4LiteSignature(wiring.Signature):
     """AXI4-Lite with 32-bit data, seen from the manager; names as in `Axi4Signature`.
@@ -81,3 +84,6 @@ class Axi4LiteSignature(wiring.Signature):
         members |= {"bresp": In(Response), "bvalid": In(1), "bready": Out(1)}
         members |= {"rdata": In(32), "rresp": In(Response), "rvalid": In(1), "rready": Out(1)}
         super().__init__(members)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Axi4LiteSignature) and self.members == other.members

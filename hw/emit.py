@@ -37,6 +37,10 @@ def _expect_unused(component: Elaboratable) -> None:
                 _expect_unused(item)
 
 
+def _interface(component: wiring.Component) -> list[tuple[wiring.Flow, str, int]]:
+    return [(flow, name, len(value)) for flow, name, value in _ports(component, component)]
+
+
 class _Once(wiring.Component):
     """Stands for `component` in a parent; elaborates to an instance of module `name`."""
 
@@ -49,7 +53,7 @@ class _Once(wiring.Component):
 
     def elaborate(self, platform: object) -> Instance:
         known = _pending.setdefault(self._name, self._component)
-        if type(known) is not type(self._component) or known.signature != self._component.signature:
+        if type(known) is not type(self._component) or _interface(known) != _interface(self._component):
             raise ValueError(f"Module name '{self._name}' stands for two different components; give each its own name")
         ports = {
             f"{'i' if flow == wiring.In else 'o'}_{name}": value for flow, name, value in _ports(self._component, self)

@@ -1,0 +1,38 @@
+"""Testbenches of the whole chip with its DRAM devices.
+
+`chip`: registers, data port and small products on the chip of `make sim`, the same model that it runs.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from hw.chip.simulated import SimulatedChip
+from hw.config import DEFAULT, ChipConfig, load
+from hw.hbm import SOURCES
+from scripts.simulator import Model, Testbench
+
+
+def model(config: ChipConfig) -> Model:
+    """The simulated chip of a configuration."""
+    return Model(
+        name=f"simulated_{config.name}",
+        component=lambda: SimulatedChip(config),
+        sources=SOURCES,
+        key=repr(config),
+        optimise="-O2",
+    )
+
+
+def images(config: ChipConfig, folder: str = ".") -> tuple[str, ...]:
+    """Plusargs that load each channel's image from `folder`/hbm<t>.bin at time zero."""
+    return tuple(f"+hbm{tile}_image={Path(folder) / f'hbm{tile}.bin'}" for tile in range(config.tiles))
+
+
+@cache
+def default() -> ChipConfig:
+    return load(DEFAULT)
+
+
+TESTBENCHES = [
+    Testbench(name="chip", model=model(default()), module="tb.chip.test_chip", plusargs=images(default())),
+]
