@@ -7,7 +7,7 @@ Sources: Su et al., RoFormer; Peng et al., YaRN; gpt-oss `torch/model.py`; DeepS
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
@@ -51,8 +51,8 @@ def _frequencies(base: int, half: int, yarn: Yarn | None) -> list[Decimal]:
     low = _ramp_end(yarn.beta_fast, base, half, yarn.original)
     high = _ramp_end(yarn.beta_slow, base, half, yarn.original)
     if yarn.whole:
-        low = max(Decimal(int(low)), Decimal(0))
-        high = min(Decimal(-int(-high // 1)), Decimal(2 * half - 1))
+        low = max(low.to_integral_value(ROUND_FLOOR), Decimal(0))
+        high = min(high.to_integral_value(ROUND_CEILING), Decimal(2 * half - 1))
     result = []
     for i, frequency in enumerate(plain):
         ramp = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
