@@ -17,7 +17,7 @@ __all__ = ["InputPort", "LaneBuffer", "OutputPort", "Router", "head_layout"]
 
 def head_layout(config: MeshConfig, ports: int) -> data.StructLayout:
     """What a router knows about a flit at the head of a buffer, worked out while the flit was on the link."""
-    return data.StructLayout({"outputs": ports, "lane": range(config.channels), "tail": 1, "flit": _flit_width(config)})
+    return data.StructLayout({"flit": _flit_width(config), "outputs": ports, "lane": range(config.channels), "tail": 1})
 
 
 def _flit_width(config: MeshConfig) -> int:
@@ -161,20 +161,37 @@ class OutputPort(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, size = self.config, len(self.classes)
-        urgent = [item in config.urgent for item in self.classes]
-        m.submodules.arbiter = arbiter = Arbiter(size, urgent, config.urgent_limit)
         channels = [self._channel(m, index) for index in range(size)]
         open_to = [self._channel_state(m, channel, channels) for channel in range(config.virtual_channels)]
+        ready = Signal(size)
         for index, channel in enumerate(channels):
             may = Array(open_to)[channel] if isinstance(channel, Signal) else open_to[channel]
-            m.d.comb += arbiter.request[index].eq(self.request[index] & may[index])
-        m.d.comb += [arbiter.tail.eq(self.tail), arbiter.enable.eq(1), self.grant.eq(arbiter.grant)]
+            m.d.comb += ready[index].eq(self.request[index] & may[index])
+        self._arbitrate(m, ready)
         flit, channel = Const(0), Const(0)
         for index in range(size):
             flit = flit | Mux(self.grant[index], self.flit[index], 0)
             channel = channel | Mux(self.grant[index], channels[index], 0)
         m.d.sync += [self.link.valid.eq(self.grant.any()), self.link.flit.eq(flit), self.link.channel.eq(channel)]
         return m
+
+    def _arbitrate(self, m: Module, ready: Signal) -> None:
+        """One arbiter among the classes and, beside it and not after it, one among the requesters of each class."""
+        config = self.config
+        urgent = [traffic in config.urgent for traffic in range(config.classes)]
+        m.submodules.among_classes = among = Arbiter(config.classes, urgent, config.urgent_limit)
+        m.d.comb += [among.enable.eq(1), among.tail.eq(~Const(0, config.classes))]
+        for traffic in range(config.classes):
+            members = [index for index, mine in enumerate(self.classes) if mine == traffic]
+            m.submodules[f"within_{traffic}"] = within = Arbiter(len(members))
+            m.d.comb += [
+                within.request.eq(Cat(ready[index] for index in members)),
+                within.tail.eq(Cat(self.tail[index] for index in members)),
+                within.enable.eq(among.grant[traffic]),
+                among.request[traffic].eq(within.request.any()),
+            ]
+            for bit, index in enumerate(members):
+                m.d.comb += self.grant[index].eq(within.grant[bit] & among.grant[traffic])
 
     def _channel(self, m: Module, index: int) -> Signal | int:
         """Virtual channel on the link for requester `index`."""
