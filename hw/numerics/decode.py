@@ -7,10 +7,65 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.formats import BF16, E4M3_ELEMENT, E8M0_BIAS, E8M0_NAN, FP16, FP32, Element, Format, ScaleType
+from hw.emit import once
 from hw.numerics.formats import BLOCK, COARSE, ElementFormat, FormatSet
 from hw.numerics.pipeline import Pipeline, balanced_sum
 
-__all__ = ["Decode"]
+__all__ = ["Decode", "LaneDecode"]
+
+
+class LaneDecode(wiring.Component):
+    """Decode one code, without registers.
+
+    Interface attributes
+    --------------------
+    code: the code in the low bits.
+    element: index into `FormatSet.elements`.
+    zero_point: what is taken off an unsigned code (only if the build has zero points).
+    lane: the decoded element.
+    nan: the code is a NaN.
+    """
+
+    def __init__(self, formats: FormatSet):
+        self.formats = formats
+        ports = {
+            "code": In(8), "element": In(range(max(len(formats.elements), 2))),
+            "lane": Out(formats.lane), "nan": Out(1),
+        }
+        if formats.zeros:
+            ports["zero_point"] = In(5)
+        super().__init__(ports)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        with m.Switch(self.element):
+            for index, element in enumerate(self.formats.elements):
+                with m.Case(index):
+                    if element.is_integer:
+                        self._integer(m, element)
+                    else:
+                        self._floating(m, element)
+        return m
+
+    def _integer(self, m: Module, element: Element) -> None:
+        code = self.code[:element.bits]
+        value = code.as_signed() if element.signed else code
+        if self.formats.zeros and not element.signed:
+            value = value - self.zero_point
+        m.d.comb += self.lane.significand.eq(value)
+
+    def _floating(self, m: Module, element: Element) -> None:
+        sign, significand, shift, special = _fields(element, self.code[:element.bits])
+        coarse = self.formats.coarse(element)
+        value = significand << (shift[:2] if coarse else shift)
+        m.d.comb += self.lane.significand.eq(Mux(sign, -value, value))
+        if coarse:
+            m.d.comb += self.lane.coarse.eq(shift >> COARSE.bit_length() - 1)
+        if element.has_infinity:
+            infinite = self.code[:element.bits - 1] == element.max_code + 1
+            m.d.comb += self.lane.infinite.eq(infinite)
+            special &= ~infinite
+        m.d.comb += self.nan.eq(special)
 
 
 class Decode(wiring.Component):
@@ -56,17 +111,27 @@ class Decode(wiring.Component):
         unsupported = Signal()
         lane_nan = Signal(BLOCK)
         scale_nan = Signal()
+        elements = self.formats.elements
+        element = Signal(range(max(len(elements), 2)))
+        zero_point = Signal(5)
         with m.Switch(self.format):
             for format in self.formats.formats:
                 if format.has_offset and self.side == "a":
                     continue
                 with m.Case(ElementFormat[format.name]):
                     m.d.comb += scale_nan.eq(self._scale(m, format, operand))
-                    for index in range(BLOCK):
-                        nan = self._lane(m, format, self.codes[index], operand.lanes[index])
-                        m.d.comb += lane_nan[index].eq(nan)
+                    m.d.comb += element.eq(elements.index(format.element))
+                    if format.scale == ScaleType.FP16_ZERO:
+                        m.d.comb += zero_point.eq(self._zero_point())
             with m.Default():
                 m.d.comb += unsupported.eq(1)
+        name = "_".join(["lane_decode", *self.formats.names]).lower()
+        for index in range(BLOCK):
+            m.submodules[f"lane_{index}"] = lane = once(LaneDecode(self.formats), name)
+            m.d.comb += [lane.code.eq(self.codes[index]), lane.element.eq(element), operand.lanes[index].eq(lane.lane),
+                         lane_nan[index].eq(lane.nan)]
+            if self.formats.zeros:
+                m.d.comb += lane.zero_point.eq(zero_point)
         m.d.comb += operand.nan.eq(unsupported | lane_nan.any() | scale_nan)
         pipeline = Pipeline(m, self.enable)
         decoded = pipeline.register(operand, "decoded", self.latency)
@@ -77,32 +142,6 @@ class Decode(wiring.Component):
         if self.formats.offsets:
             m.d.comb += self.operand.total.eq(self._total(m, pipeline, operand) if self.side == "a" else 0)
         return m
-
-    def _lane(self, m: Module, format: Format, code: Value, lane: data.View) -> Value:
-        """Drive `lane` from a code; returns whether the code is a NaN."""
-        element = format.element
-        code = code[:element.bits]
-        if element.is_integer:
-            value = code.as_signed() if element.signed else code
-            if format.scale == ScaleType.FP16_ZERO:
-                value = value - self._zero_point()
-            m.d.comb += lane.significand.eq(value)
-            return Const(0, 1)
-        magnitude = code[:-1]
-        fraction, field = magnitude[:element.mantissa_bits], magnitude[element.mantissa_bits:]
-        normal = field.any()
-        shift = (field - normal)[:len(field)]
-        fine = shift[:2] if self.formats.coarse(element) else shift
-        significand = Cat(fraction, normal) << fine
-        m.d.comb += lane.significand.eq(Mux(code[-1], -significand, significand))
-        if self.formats.coarse(element):
-            m.d.comb += lane.coarse.eq(shift >> COARSE.bit_length() - 1)
-        special = magnitude > element.max_code
-        if not element.has_infinity:
-            return special
-        infinite = magnitude == element.max_code + 1
-        m.d.comb += lane.infinite.eq(infinite)
-        return special & ~infinite
 
     def _zero_point(self) -> Value:
         return self.scale[FP16.bits:FP16.bits + 5]

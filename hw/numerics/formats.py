@@ -64,6 +64,7 @@ class FormatSet:
 
     Attributes
     ----------
+    formats, elements: what the names stand for.
     significand_bits: signed bits of a decoded significand (8 where MXINT8 or E4M3 is in the set).
     coarse_bits: bits of an element's remaining shift, in steps of 4 positions (0 for {MXINT8}).
     infinities: an element can be infinite (E5M2).
@@ -85,6 +86,7 @@ class FormatSet:
             allowed = ", ".join(ElementFormat.__members__)
             raise ValueError(f"Format set must be one or more of {allowed}, not {list(self.names)!r}")
         self.formats = tuple(FORMATS[name] for name in self.names)
+        self.elements = tuple(dict.fromkeys(format.element for format in self.formats))
         scales = {format.scale for format in self.formats}
         self.significand_bits = max(self.element_bits(format) for format in self.formats)
         self.coarse_bits = max(self.coarse(format.element) for format in self.formats).bit_length()
