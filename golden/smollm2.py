@@ -187,9 +187,9 @@ class SmolLM2:
             "output_norm.weight": (config.hidden,),
         }
         for index in range(config.layers):
-            for name, tensor in _TENSORS.items():
+            for name, part in _TENSORS.items():
                 shape: tuple[int, ...] = config.shapes().get(name, (config.hidden,))
-                wanted[f"blk.{index}.{tensor}.weight"] = shape
+                wanted[f"blk.{index}.{part}.weight"] = shape
         size = self.path.stat().st_size
         for name, shape in wanted.items():
             tensor = self._tensors.get(name)

@@ -23,7 +23,7 @@ class Tokenizer:
         if model.field("tokenizer.ggml.model") != "gpt2" or model.field("tokenizer.ggml.pre") != "smollm":
             raise ModelFileError(f"{model.path}: the tokenizer is not byte-pair encoding of the kind 'smollm'")
         vocabulary = {token: index for index, token in enumerate(model.tokens)}
-        merges = [tuple(merge.split(" ", 1)) for merge in model.merges]
+        merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in model.merges)]
         try:
             bpe = models.BPE(vocab=vocabulary, merges=merges)
         except Exception as error:  # The Rust library raises plain Exception for merges outside the vocabulary.

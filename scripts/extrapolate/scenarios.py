@@ -1,0 +1,201 @@
+"""From a run's summary to the scenarios of its report: SmolLM2 on the simulated chip, large models on a described one.
+
+`extrapolate(summary)` is what `make sim` calls. A scenario has the form of docs/summary-schema.md: quantities with
+value, band, unit, kind (measured, derived, published, assumed) and source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scripts.extrapolate import chips, shapes
+from scripts.extrapolate.chips import Band, Chip
+from scripts.extrapolate.cycles import Constants, Run, fit, runs
+from scripts.extrapolate.energy import energy, watts
+from scripts.extrapolate.shapes import Model
+from scripts.extrapolate.step import PARTS, Batch, Step, step
+from scripts.published import published
+
+LARGE = ("gpt_oss_120b", "deepseek_r1", "kimi_k2_5")
+ASSUMED_PARTS = ("attention", "network", "link", "vector")
+"""Parts of a step whose formulas no RTL run stands behind yet: halved and doubled for the band."""
+CHUNK = 2048
+WORDS = {
+    "stream": "weights from HBM",
+    "array": "array beyond that",
+    "order": "waits for accumulators",
+    "start": "starting products",
+    "attention": "attention",
+    "network": "network",
+    "link": "links between chips",
+    "vector": "vector functions",
+}
+
+Quantity = dict[str, Any]
+Scenario = dict[str, Any]
+
+
+def quantity(
+    name: str, value: float | str, unit: str, kind: str, source: str = "", band: Band | None = None
+) -> Quantity:
+    """One row: `kind` is measured, derived, published or assumed; `band` is [low, high]."""
+    row: Quantity = {"name": name, "value": value, "unit": unit, "kind": kind}
+    if band:
+        row["low"], row["high"] = band
+    if source:
+        row["source"] = source
+    return row
+
+
+def extrapolate(summary: Mapping[str, Any], chip: str = "full_size") -> list[Scenario]:
+    """All scenarios from the `products`, `config` and `simulation` of a summary. Raises DescriptionError."""
+    simulated = chips.simulated(summary["config"]["values"])
+    found = runs(summary["products"], simulated.tile, simulated.tiles)
+    constants = fit(found)
+    small = small_scenario(summary["products"], found, simulated, constants)
+    return [small, *(large_scenario(shapes.load(name), name, chips.load(chip), constants) for name in LARGE)]
+
+
+def _formula(constants: Constants) -> list[Quantity]:
+    source = f"fitted on {', '.join(constants.fitted_on)}; error on {', '.join(constants.tested_on)}"
+    return [
+        quantity(
+            "cycle formula, worst error on runs not fitted on", 100 * constants.worst_error, "%", "measured", source
+        ),
+        quantity("cycles a granule and channel", constants.cycles_per_granule, "cycles", "derived", source),
+        quantity("cycles to start a product", constants.start, "cycles", "derived", source),
+    ]
+
+
+def small_scenario(
+    products: Sequence[Mapping[str, Any]], found: Sequence[Run], chip: Chip, constants: Constants
+) -> Scenario:
+    """SmolLM2 on the chip that ran: measured layer cycles times its layers, the rest by formula."""
+    model = shapes.load("smollm2_135m")
+    context = max((record["M"] for record in products if record["mode"] == "prefill"), default=0) + 1
+    own = sum(run.cycles for run in found if run.mode == "decode")
+    whole = sum(record["cycles"] for record in products if record["mode"] == "decode")
+    by_formula = step(model, chip, constants, Batch(decode=1, context=context))
+    head = model.matrices[-1]
+    head_cycles = constants.cycles(Run("head", "decode", 1, head.k, head.n, 0, chip.tile, chip.tiles).work)
+    rest = sum(getattr(by_formula, part) for part in ASSUMED_PARTS)
+    weights = model.layers * own + head_cycles
+    rate = chip.clock_hz / (weights + rest)
+    band = (chip.clock_hz / (model.layers * whole + head_cycles + 2 * rest), chip.clock_hz / weights)
+    power = watts(by_formula, chip, 1 / rate)
+    joules = energy(by_formula, chip).total
+    gigabytes = chip.bandwidth / 1e9
+    used = by_formula.hbm_bytes * rate / chip.bandwidth
+    rows = [
+        quantity("decode, products of a layer", own, "cycles", "measured", "sum over the seven products, without "
+                 "waiting for activations from the host"),
+        quantity("decode, one user", rate, "tok/s/user", "derived", f"{model.layers} layers as measured, output layer by "
+                 "formula, attention, gather and vector functions by formula; high: products alone, low: with the waits "
+                 "for the host and twice the rest", band),
+        quantity("HBM bandwidth of this chip", gigabytes, "GB/s", "published", published("hbm4.channel_rate").source),
+        quantity("HBM bandwidth used by decode", 100 * used, "%", "derived", "bytes a token times tokens a second"),
+        quantity("energy a token", 1e3 * sum(joules) / 2, "mJ", "derived", "events times published energies, scaled to "
+                 "3 nm; without leakage, which needs an area", _scaled(joules, 1e3)),
+        quantity("power at that rate", sum(power) / 2, "W", "derived", "the same", power),
+        *_prefill(found, model, chip),
+        *_formula(constants),
+    ]  # fmt: skip
+    note = (f"One HBM4 pseudo-channel a tile, KV cache of {context} positions. Norms, attention and SwiGLU ran on the host "
+            "in this run; their cycles are assumed.")  # fmt: skip
+    return {"model": model.name, "chip": chip.name, "note": note, "quantities": rows}
+
+
+def _scaled(band: Band, factor: float) -> Band:
+    return band[0] * factor, band[1] * factor
+
+
+def _prefill(found: Sequence[Run], model: Model, chip: Chip) -> list[Quantity]:
+    chunk = [run for run in found if run.mode == "prefill"]
+    if not chunk:
+        return []
+    rate = chunk[0].m * chip.clock_hz / (model.layers * sum(run.cycles for run in chunk))
+    source = f"a chunk of {chunk[0].m} positions, products alone"
+    return [quantity("prefill, products alone", rate, "tok/s", "derived", source)]
+
+
+def _spread(found: Step, constants: Constants) -> tuple[float, float, float]:
+    """Cycles of a step: least, middle, most. Assumed parts halved and doubled, products by the formula's error."""
+    assumed = sum(getattr(found, part) for part in ASSUMED_PARTS)
+    products = found.cycles - assumed
+    error = constants.worst_error
+    return products * (1 - error) + assumed / 2, found.cycles, products * (1 + error) + 2 * assumed
+
+
+def request(model: Model, chip: Chip, constants: Constants, inputs: int, outputs: int) -> tuple[float, float, Step]:
+    """Seconds to the first token and for each further one of a request alone on the domain, and the middle step."""
+    first, done = 0.0, 0
+    while done < inputs:
+        now = min(CHUNK, inputs - done)
+        batch = Batch(prefill=now, history=done, last=done + now == inputs)
+        first += step(model, chip, constants, batch).cycles
+        done += now
+    middle = step(model, chip, constants, Batch(decode=1, context=inputs + outputs / 2))
+    return first / chip.clock_hz, middle.cycles / chip.clock_hz, middle
+
+
+def fits(model: Model, chip: Chip) -> bool:
+    """Whether the weights, and a context of 8192 positions, fit in the domain's memory."""
+    return model.resident + 8192 * model.kv_token <= chip.capacity
+
+
+def large_scenario(model: Model, name: str, chip: Chip, constants: Constants) -> Scenario:
+    """A large model at concurrency 1 on InferenceX's mean 8k/1k request, beside what is published."""
+    inputs, outputs = (round(published(f"inferencex.mean_{end}").number) for end in ("input", "output"))
+    first, each, middle = request(model, chip, constants, inputs, outputs)
+    least, _, most = _spread(middle, constants)
+    band = (chip.clock_hz / most, chip.clock_hz / least)
+    end = first + (outputs - 1) * each
+    ends = (first / 2 + (outputs - 1) * least / chip.clock_hz, 2 * first + (outputs - 1) * most / chip.clock_hz)
+    power = watts(middle, chip, each)
+    count = chip.domain.chips
+    domain = (power[0] * count * chip.power.all_in_ratio[0] / 1e3, power[1] * count * chip.power.all_in_ratio[1] / 1e3)
+    by_formula = (
+        "cycle formula from this run; attention, network, links and vector functions assumed, halved and doubled"
+    )
+    shares = [
+        quantity(f"share: {WORDS[part]}", 100 * getattr(middle, part) / middle.cycles, "%",
+                 "assumed" if part in ASSUMED_PARTS else "derived") for part in PARTS
+    ]  # fmt: skip
+    rows = [
+        quantity("decode, one user, 8k/1k", 1 / each, "tok/s/user", "derived", by_formula, band),
+        quantity("time to first token, one user", first, "s", "derived", f"chunks of {CHUNK}; {by_formula}",
+                 (first / 2, 2 * first)),
+        quantity("end to end, one user", end, "s", "derived", f"{inputs} in, {outputs} out", ends),
+        quantity("weight bytes a token", model.weight_bytes() / 1e9, "GB", "derived", "from the published shape: " +
+                 published(f"model.{name}.bytes_per_token").source),
+        quantity("HBM bandwidth used", 100 * middle.hbm_bytes / each / chip.bandwidth, "%", "derived",
+                 f"of {chip.bandwidth / 1e12:.1f} TB/s, {count} chips"),
+        quantity("power a chip, one user", sum(power) / 2, "W", "derived", "events times published energies, scaled to "
+                 "3 nm, and static power", power),
+        quantity("power of the domain, all-in utility", sum(domain) / 2, "kW", "derived", "chip power times the all-in "
+                 "ratio of GB200 and B200", domain),
+        *shares,
+        *_published_rows(name),
+    ]  # fmt: skip
+    note = (f"A described chip, not a product: {chip.hbm.stacks:g} HBM4 stacks, {chip.tiles} tiles, {count} chips. Its size "
+            "is a free parameter." + ("" if fits(model, chip) else " The model does not fit in its memory."))  # fmt: skip
+    return {"model": model.name, "chip": chip.name, "note": note, "quantities": rows}
+
+
+def _published_rows(name: str) -> list[Quantity]:
+    rows = []
+    for key, label, unit in (("tok_per_user", "Jalapeño, concurrency 1", "tok/s/user"), ("e2e", "Jalapeño, end to end", "s"),
+                             ("baseline_e2e", "unnamed Blackwell system, end to end", "s")):  # fmt: skip
+        figure = published(f"jalapeno.{name}.{key}")
+        source = "; ".join(part for part in (figure.source, figure.note, figure.conflict) if part)
+        rows.append(quantity(label, figure.number, unit, "published", source))
+    return rows
+
+
+def resized(chip: Chip, chips_in_domain: int, expert_groups: int | None = None) -> Chip:
+    """`chip` in a domain of another size, each expert on one chip unless said otherwise."""
+    groups = chips_in_domain if expert_groups is None else expert_groups
+    domain = replace(chip.domain, chips=chips_in_domain, expert_groups=groups)
+    return replace(chip, name=f"{chip.name} ({chips_in_domain} in the domain)", domain=domain)
