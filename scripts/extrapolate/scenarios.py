@@ -33,6 +33,14 @@ WORDS = {
     "vector": "vector functions",
 }
 
+SMALL_BAND = (
+    "layers as measured, output layer by formula, attention, gather and vector functions assumed; "
+    "high: products alone, low: with the waits for the host and twice what is assumed"
+)
+ON_HOST = "Norms, attention and SwiGLU ran on the host in this run; their cycles are assumed."
+BY_FORMULA = "cycle formula from this run; attention, network, links and vector functions assumed, halved and doubled"
+EVENTS = "events times published energies, scaled to 3 nm"
+
 Quantity = dict[str, Any]
 Scenario = dict[str, Any]
 
@@ -60,10 +68,9 @@ def extrapolate(summary: Mapping[str, Any], chip: str = "full_size") -> list[Sce
 
 def _formula(constants: Constants) -> list[Quantity]:
     source = f"fitted on {', '.join(constants.fitted_on)}; error on {', '.join(constants.tested_on)}"
+    worst = 100 * constants.worst_error
     return [
-        quantity(
-            "cycle formula, worst error on runs not fitted on", 100 * constants.worst_error, "%", "measured", source
-        ),
+        quantity("cycle formula, worst error on runs not fitted on", worst, "%", "measured", source),
         quantity("cycles a granule and channel", constants.cycles_per_granule, "cycles", "derived", source),
         quantity("cycles to start a product", constants.start, "cycles", "derived", source),
     ]
@@ -86,24 +93,20 @@ def small_scenario(
     band = (chip.clock_hz / (model.layers * whole + head_cycles + 2 * rest), chip.clock_hz / weights)
     power = watts(by_formula, chip, 1 / rate)
     joules = energy(by_formula, chip).total
-    gigabytes = chip.bandwidth / 1e9
-    used = by_formula.hbm_bytes * rate / chip.bandwidth
+    used = 100 * by_formula.hbm_bytes * rate / chip.bandwidth
+    peak = chip.bandwidth / 1e9
+    without = f"{EVENTS}; without leakage, which needs an area"
     rows = [
-        quantity("decode, products of a layer", own, "cycles", "measured", "sum over the seven products, without "
-                 "waiting for activations from the host"),
-        quantity("decode, one user", rate, "tok/s/user", "derived", f"{model.layers} layers as measured, output layer by "
-                 "formula, attention, gather and vector functions by formula; high: products alone, low: with the waits "
-                 "for the host and twice the rest", band),
-        quantity("HBM bandwidth of this chip", gigabytes, "GB/s", "published", published("hbm4.channel_rate").source),
-        quantity("HBM bandwidth used by decode", 100 * used, "%", "derived", "bytes a token times tokens a second"),
-        quantity("energy a token", 1e3 * sum(joules) / 2, "mJ", "derived", "events times published energies, scaled to "
-                 "3 nm; without leakage, which needs an area", _scaled(joules, 1e3)),
-        quantity("power at that rate", sum(power) / 2, "W", "derived", "the same", power),
+        quantity("decode, products of a layer", own, "cycles", "measured", "without the waits for activations"),
+        quantity("decode, one user", rate, "tok/s/user", "derived", f"{model.layers} {SMALL_BAND}", band),
+        quantity("HBM bandwidth of this chip", peak, "GB/s", "published", published("hbm4.channel_rate").source),
+        quantity("HBM bandwidth used by decode", used, "%", "derived", "bytes a token times tokens a second"),
+        quantity("energy a token", 1e3 * sum(joules) / 2, "mJ", "derived", without, _scaled(joules, 1e3)),
+        quantity("power at that rate", sum(power) / 2, "W", "derived", without, power),
         *_prefill(found, model, chip),
         *_formula(constants),
-    ]  # fmt: skip
-    note = (f"One HBM4 pseudo-channel a tile, KV cache of {context} positions. Norms, attention and SwiGLU ran on the host "
-            "in this run; their cycles are assumed.")  # fmt: skip
+    ]
+    note = f"One HBM4 pseudo-channel a tile, KV cache of {context} positions. {ON_HOST}"
     return {"model": model.name, "chip": chip.name, "note": note, "quantities": rows}
 
 
@@ -154,40 +157,52 @@ def large_scenario(model: Model, name: str, chip: Chip, constants: Constants) ->
     end = first + (outputs - 1) * each
     ends = (first / 2 + (outputs - 1) * least / chip.clock_hz, 2 * first + (outputs - 1) * most / chip.clock_hz)
     power = watts(middle, chip, each)
-    count = chip.domain.chips
-    domain = (power[0] * count * chip.power.all_in_ratio[0] / 1e3, power[1] * count * chip.power.all_in_ratio[1] / 1e3)
-    by_formula = (
-        "cycle formula from this run; attention, network, links and vector functions assumed, halved and doubled"
-    )
-    shares = [
-        quantity(f"share: {WORDS[part]}", 100 * getattr(middle, part) / middle.cycles, "%",
-                 "assumed" if part in ASSUMED_PARTS else "derived") for part in PARTS
-    ]  # fmt: skip
+    shape = f"from the published shape: {published(f'model.{name}.bytes_per_token').source}"
+    peak = f"of {chip.bandwidth / 1e12:.1f} TB/s"
+    used = 100 * middle.hbm_bytes / each / chip.bandwidth
+    both = (first / 2, 2 * first)
+    domain = all_in(power, chip)
+    ratio = "chip power times the all-in ratio of GB200 and B200"
     rows = [
-        quantity("decode, one user, 8k/1k", 1 / each, "tok/s/user", "derived", by_formula, band),
-        quantity("time to first token, one user", first, "s", "derived", f"chunks of {CHUNK}; {by_formula}",
-                 (first / 2, 2 * first)),
+        quantity("decode, one user, 8k/1k", 1 / each, "tok/s/user", "derived", BY_FORMULA, band),
+        quantity("time to first token, one user", first, "s", "derived", f"chunks of {CHUNK}; {BY_FORMULA}", both),
         quantity("end to end, one user", end, "s", "derived", f"{inputs} in, {outputs} out", ends),
-        quantity("weight bytes a token", model.weight_bytes() / 1e9, "GB", "derived", "from the published shape: " +
-                 published(f"model.{name}.bytes_per_token").source),
-        quantity("HBM bandwidth used", 100 * middle.hbm_bytes / each / chip.bandwidth, "%", "derived",
-                 f"of {chip.bandwidth / 1e12:.1f} TB/s, {count} chips"),
-        quantity("power a chip, one user", sum(power) / 2, "W", "derived", "events times published energies, scaled to "
-                 "3 nm, and static power", power),
-        quantity("power of the domain, all-in utility", sum(domain) / 2, "kW", "derived", "chip power times the all-in "
-                 "ratio of GB200 and B200", domain),
-        *shares,
+        quantity("weight bytes a token", model.weight_bytes() / 1e9, "GB", "derived", shape),
+        quantity("HBM bandwidth used", used, "%", "derived", peak),
+        quantity("power a chip, one user", sum(power) / 2, "W", "derived", f"{EVENTS}, and static power", power),
+        quantity("power of the domain, all-in utility", sum(domain) / 2, "kW", "derived", ratio, domain),
+        *_shares(middle),
         *_published_rows(name),
-    ]  # fmt: skip
-    note = (f"A described chip, not a product: {chip.hbm.stacks:g} HBM4 stacks, {chip.tiles} tiles, {count} chips. Its size "
-            "is a free parameter." + ("" if fits(model, chip) else " The model does not fit in its memory."))  # fmt: skip
+    ]
+    size = f"{chip.hbm.stacks:g} HBM4 stacks and {chip.tiles} tiles a chip, {chip.domain.chips} chips"
+    note = f"A described chip, not a product: {size}. Its size is a free parameter."
+    if not fits(model, chip):
+        note += " The model does not fit in its memory."
     return {"model": model.name, "chip": chip.name, "note": note, "quantities": rows}
+
+
+def all_in(chip_watts: Band, chip: Chip) -> Band:
+    """All-in utility kW of the domain for a chip's watts."""
+    low, high = (chip_watts[i] * chip.domain.chips * chip.power.all_in_ratio[i] / 1e3 for i in (0, 1))
+    return low, high
+
+
+def _shares(found: Step) -> list[Quantity]:
+    """What the step's time is spent on, in percent."""
+    rows = []
+    for part in PARTS:
+        kind = "assumed" if part in ASSUMED_PARTS else "derived"
+        rows.append(quantity(f"share: {WORDS[part]}", 100 * getattr(found, part) / found.cycles, "%", kind))
+    return rows
 
 
 def _published_rows(name: str) -> list[Quantity]:
     rows = []
-    for key, label, unit in (("tok_per_user", "Jalapeño, concurrency 1", "tok/s/user"), ("e2e", "Jalapeño, end to end", "s"),
-                             ("baseline_e2e", "unnamed Blackwell system, end to end", "s")):  # fmt: skip
+    for key, label, unit in (
+        ("tok_per_user", "Jalapeño, concurrency 1", "tok/s/user"),
+        ("e2e", "Jalapeño, end to end", "s"),
+        ("baseline_e2e", "unnamed Blackwell system, end to end", "s"),
+    ):
         figure = published(f"jalapeno.{name}.{key}")
         source = "; ".join(part for part in (figure.source, figure.note, figure.conflict) if part)
         rows.append(quantity(label, figure.number, unit, "published", source))
