@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,7 +10,7 @@ from hw.emit import once
 from hw.noc.arbiter import Arbiter
 from hw.noc.config import MeshConfig
 from hw.noc.flit import Direction, LinkSignature, flit_layout
-from hw.noc.route import Route, ends_packet, single_target
+from hw.noc.route import Route, ends_packet, entry_lane, single_target
 from hw.noc.router import LaneBuffer
 
 __all__ = ["NetworkInterface"]
@@ -106,16 +106,7 @@ class NetworkInterface(wiring.Component):
         config = self.config
         m.submodules[f"route_{traffic}"] = route = Route(config, Direction.LOCAL + 1, Direction.LOCAL)
         m.d.comb += [route.header.eq(header), route.x.eq(self.x), route.y.eq(self.y)]
-        east, west, north, south = route.outputs[: Direction.LOCAL]
-        several = Cat(route.outputs[: Direction.LOCAL]).any() & route.outputs[Direction.LOCAL]
-        crowd = (Cat(east, west).all()) | (Cat(east, west).any() & Cat(north, south).any()) | Cat(north, south).all()
-        if config.channels == 1:
-            lane: Value = Const(0)
-        elif config.channels == 2:
-            lane = ~(east | west)
-        else:
-            lane = Mux(east, 0, Mux(west, 1, Mux(north, 2, 3)))
-        return Mux(several | crowd, 0, lane), route.tail
+        return entry_lane(config, route.outputs), route.tail
 
     def _reachable(self, m: Module, traffic: int, goal: data.View) -> Value:
         config = self.config

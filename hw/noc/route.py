@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.noc.config import MeshConfig
 from hw.noc.flit import Direction, header_layout
 
-__all__ = ["Route", "ends_packet", "legal", "reaches", "single_target"]
+__all__ = ["Route", "ends_packet", "entry_lane", "legal", "reaches", "single_target"]
 
 _X = (Direction.EAST, Direction.WEST)
 
@@ -51,6 +51,20 @@ def single_target(config: MeshConfig, goal: data.View) -> Value:
 def ends_packet(config: MeshConfig, header: data.View) -> Value:
     """Whether a flit ends its packet as far as switching is concerned."""
     return header.last | ~single_target(config, header.destination)
+
+
+def entry_lane(config: MeshConfig, outputs: Value) -> Value:
+    """Lane on which a flit enters its first router, from the outputs (`Route.outputs`) that it takes there.
+
+    Two lanes: east or west, else. Four: east, west, north, else. Lane 0 for several outputs.
+    """
+    east, west, north, south = outputs[: Direction.LOCAL]
+    across, along, local = east | west, north | south, outputs[Direction.LOCAL :].any()
+    several = (east & west) | (north & south) | (across & along) | ((across | along) & local)
+    if config.channels == 1:
+        return Const(0)
+    lane = ~across if config.channels == 2 else Mux(east, 0, Mux(west, 1, Mux(north, 2, 3)))
+    return Mux(several, 0, lane)
 
 
 class Route(wiring.Component):

@@ -1,0 +1,1 @@
+"""Formal proofs of hardware blocks."""
