@@ -41,9 +41,10 @@ class AddressMap:
                 position += 1
         if config.hash_banks:
             row = config.column_bits + config.bank_bits
+            # Stack bits stay as they are: software may keep what must not collide in different stacks.
+            bits = start["s"] - timing.sids.bit_length() + 1 - config.column_bits
             for index in range(config.row_bits):
-                # Groups first: neighbouring rows of one bank then differ in the group, the scarcest resource.
-                masks[config.column_bits + config.bank_bits - 1 - index % config.bank_bits] ^= masks[row + index]
+                masks[config.column_bits + bits - 1 - index % bits] ^= masks[row + index]
         return masks
 
     def bits(self, address: Value) -> Value:

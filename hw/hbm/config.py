@@ -47,9 +47,11 @@ class HbmConfig:
         rows stay open until another row is wanted.
     address_map : str
         Fields from the least significant granule-address bit on, such as `c2 g c b s r`: c column, g bank group,
-        b bank, s stack ID, r row; a number takes that many bits, none takes the rest.
+        b bank, s stack ID, r row; a number takes that many bits, none takes the rest. Empty: groups alternate every
+        granule (two groups) or every four (more), and the stack ID is on top, so that data kept in different halves
+        of the memory (weights, KV cache) never share a bank.
     hash_banks : bool
-        Fold the row bits into bank, group and stack bits, so that strides spread over banks.
+        Fold the row bits into the bank and group bits, so that strides spread over banks.
     ecc : bool
         SEC-DED check bits for each 64-bit word.
     tag_bits : int
@@ -68,7 +70,7 @@ class HbmConfig:
     age_limit: int = 1000
     batch_limit: int = 64
     close: str = "adaptive"
-    address_map: str = "c2 g c b s r"
+    address_map: str = ""
     hash_banks: bool = True
     ecc: bool = True
     tag_bits: int = 10
@@ -137,8 +139,9 @@ class HbmConfig:
             "c": self.column_bits, "g": self.timing.groups.bit_length() - 1, "b": self.timing.banks.bit_length() - 1,
             "s": self.timing.sids.bit_length() - 1, "r": self.row_bits,
         }  # fmt: skip
+        default = "g c b r s" if self.timing.groups == 2 else "c2 g c b r s"
         result = []
-        for part in self.address_map.split():
+        for part in (self.address_map or default).split():
             field, digits = part[0], part[1:]
             bits = int(digits) if digits.isdigit() else left.get(field, -1)
             if field not in left or (digits and not digits.isdigit()) or bits > left[field]:

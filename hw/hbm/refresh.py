@@ -16,9 +16,11 @@ from amaranth.lib.wiring import In, Out
 
 from .address import AddressMap
 from .config import HbmConfig
-from .mask import lowest, one_hot
+from .mask import lowest, one_hot, select
 
 __all__ = ["AllBankRefresh", "PerBankRefresh", "StreamGuard"]
+
+QUIET = 1 << 11  # clocks after which a stream is forgotten
 
 
 def refresh_signature(config: HbmConfig) -> dict:
@@ -122,26 +124,31 @@ class StreamGuard(wiring.Component):
         config, t, c = self._config, self._config.timing, self._config.cycles
         address_map = AddressMap(config)
         per_set = t.columns * t.groups
-        reach = c.rfcpb // c.bl
-        distances = [4 * t.groups, *range(per_set, reach + per_set, per_set)]
+        reach = (c.rfcpb + c.rp) // c.bl
+        distances = [4 * t.groups, *range(per_set, reach, per_set), reach]
         last = [Signal(config.address_bits, name=f"last{k}") for k in range(2)]
         follows = [Signal(name=f"follows{k}") for k in range(2)]
         newest = Signal()
         m.d.comb += [f.eq(self.address == (l + 1)[: len(l)]) for f, l in zip(follows, last, strict=True)]
+        # A stream counts once two requests have followed each other, until it has been quiet for long.
+        live, quiet = Signal(2), [Signal(range(QUIET), name=f"quiet{k}") for k in range(2)]
+        for k in range(2):
+            m.d.sync += quiet[k].eq(quiet[k] + 1)
+            with m.If(quiet[k] == QUIET - 1):
+                m.d.sync += live[k].eq(0)
         with m.If(self.valid):
-            with m.If(follows[0]):
-                m.d.sync += [last[0].eq(self.address), newest.eq(0)]
-            with m.Elif(follows[1] | ~newest):
-                m.d.sync += [last[1].eq(self.address), newest.eq(1)]
-            with m.Else():
-                m.d.sync += [last[0].eq(self.address), newest.eq(0)]
+            for k, chosen in enumerate((follows[0] | (newest & ~follows[1]), ~follows[0] & (follows[1] | ~newest))):
+                with m.If(chosen):
+                    m.d.sync += [
+                        last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k]), quiet[k].eq(0)
+                    ]
         near, marks = [], []
         for k, start in enumerate(last):
             for j, distance in enumerate([0, *distances]):
                 bank = Signal(config.bank_bits, name=f"ahead{k}_{j}")
                 _, mapped, _ = address_map.split((start + distance)[: config.address_bits])
                 m.d.comb += bank.eq(mapped)
-                (near if j < 2 else marks).append(self._all_groups(bank))
+                (near if j < 2 else marks).append(select(live[k], self._all_groups(bank)))
         m.d.sync += [self.near.eq(reduce(or_, near)), self.banks.eq(reduce(or_, near + marks))]
         return m
 
