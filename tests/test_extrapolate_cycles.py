@@ -25,14 +25,17 @@ def test_accumulate_gap_is_the_hardwares():
 
 
 def test_work_of_a_product_by_hand():
-    """576 outputs on 4 tiles of 4 columns: 36 slot columns in 5 groups of at most 8; 18 K blocks."""
+    """576 outputs on 4 tiles of 4 columns: 36 slot columns, so 4 groups of 8 and one of 4; 18 K blocks.
+
+    The last group waits: 4 slots are 2 cycles short of the gap, for all K blocks but the first.
+    """
     decode = work(1, 576, 576, TILE, 4)
-    assert (decode.array, decode.ordered) == (36 * 18, 0)
+    assert (decode.array, decode.ordered) == (36 * 18 + 2 * 17, 2 * 17)
     assert decode.stream == 36 * 4 * 18 * 33 / 32
     assert decode.bytes == 576 * 576 * 8.25 / 8
     assert decode.macs == 576 * 576
     prefill = work(17, 576, 576, TILE, 4)
-    assert prefill.array == 3 * 36 * 18
+    assert prefill.array == 3 * 36 * 18, "three passes fill the gap"
     assert prefill.stream == decode.stream
 
 

@@ -125,7 +125,7 @@ def test_memory_limits_who_runs(model, chip):
 
 def test_what_does_not_fit_is_refused(model, chip):
     small = replace(chip, hbm=replace(chip.hbm, stack_gigabytes=0.5))
-    with pytest.raises(ValueError, match="GPT-OSS-120B takes 65 GB, the domain of .* has 32 GB"):
+    with pytest.raises(ValueError, match=r"GPT-OSS-120B takes 65 GB, the domain of .* has 32 GB"):
         simulate(model, small, PLAIN, Load(1, 1))
     barely = replace(chip, hbm=replace(chip.hbm, stack_gigabytes=(model.resident + 100 * model.kv_token) / 64e9))
     with pytest.raises(ValueError, match="a request does not fit"):
