@@ -42,9 +42,16 @@ class UserError(Exception):
 
 
 @app.command()
-def sim(config: Config = "", prompt: Annotated[str, option("text that the model reads", "PROMPT")] = "",
-        layer: Annotated[int, option("transformer layer", "LAYER", min=0)] = 0, seed: Seed = 1, block: Block = "",
-        bench: Bench = "", test_name: Test = "", waves: Waves = False) -> None:
+def sim(
+    config: Config = "",
+    prompt: Annotated[str, option("text that the model reads", "PROMPT")] = "",
+    layer: Annotated[int, option("transformer layer", "LAYER", min=0)] = 0,
+    seed: Seed = 1,
+    block: Block = "",
+    bench: Bench = "",
+    test_name: Test = "",
+    waves: Waves = False,
+) -> None:
     """Run a real transformer layer on the RTL, or with BLOCK one block's testbench alone."""
     if block:
         run_block(block, bench, test_name, seed, waves)
@@ -55,8 +62,14 @@ def sim(config: Config = "", prompt: Annotated[str, option("text that the model 
 
 
 @app.command()
-def test(block: Annotated[str, typer.Argument(help="a folder of tb/; without it, the whole suite")] = "",
-         bench: Bench = "", test_name: Test = "", seed: Seed = 1, waves: Waves = False, long: Long = False) -> None:
+def test(
+    block: Annotated[str, typer.Argument(help="a folder of tb/; without it, the whole suite")] = "",
+    bench: Bench = "",
+    test_name: Test = "",
+    seed: Seed = 1,
+    waves: Waves = False,
+    long: Long = False,
+) -> None:
     """Run the whole test suite, or the testbenches of one block."""
     if block:
         run_block(block, bench, test_name, seed, waves, long)

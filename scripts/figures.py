@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -52,7 +53,7 @@ class Figure:
     """
 
     id: str
-    value: float | int | str | bool | None
+    value: float | int | str | bool | np.generic | None
     unit: str = ""
     bar: str = ""
     holds: bool | None = None
@@ -62,12 +63,10 @@ class Figure:
     def __post_init__(self) -> None:
         if not ID.fullmatch(self.id):
             raise ValueError(f"Figure id must look like 'block.what', not {self.id!r}")
-        if hasattr(self.value, "item"):  # NumPy scalars are not JSON
+        if isinstance(self.value, np.generic):  # not JSON
             object.__setattr__(self, "value", self.value.item())
-        if isinstance(self.holds, (int, float)) or hasattr(self.holds, "item"):
-            object.__setattr__(self, "holds", bool(self.holds))
-        if self.holds is None:
-            object.__setattr__(self, "holds", judge(self.value, self.bar))
+        holds = judge(self.value, self.bar) if self.holds is None else bool(self.holds)
+        object.__setattr__(self, "holds", holds)
 
 
 def judge(value: Any, bar: str) -> bool | None:
@@ -85,7 +84,11 @@ def commit(root: Path = ROOT) -> str:
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude=*"],
-            cwd=root, capture_output=True, text=True, check=True, timeout=30,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
@@ -126,8 +129,9 @@ def newest(store: Path | None = None) -> list[dict[str, Any]]:
     return [best[key] for key in sorted(best)]
 
 
-def show(figures: Iterable[Figure | dict[str, Any]], title: str = "", made: bool = False,
-         console: Console | None = None) -> None:
+def show(
+    figures: Iterable[Figure | dict[str, Any]], title: str = "", made: bool = False, console: Console | None = None
+) -> None:
     """Print figures as a table; with `made`, also the commit and the command of each."""
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for header in ("id", "value", "unit", "bar", "holds"):

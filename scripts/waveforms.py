@@ -1,4 +1,4 @@
-"""Waveforms of a testbench: run it with tracing and write a GTKWave view (which Surfer reads as well) beside the dump."""
+"""Waveforms of a testbench: run it with tracing and write a saved view for GTKWave beside the dump."""
 
 import re
 from collections.abc import Iterable
@@ -38,7 +38,9 @@ def ports(model: Model) -> list[str]:
     folder = simulator.model_directory(model, waves=True)
     sources = [folder / f"{model.name}.v", *(simulator.ROOT / source for source in model.sources)]
     for source in sources:
-        if source.exists() and (body := re.search(rf"^module {model.name}\b.*?^endmodule", source.read_text(), re.S | re.M)):
+        if source.exists() and (
+            body := re.search(rf"^module {model.name}\b.*?^endmodule", source.read_text(), re.S | re.M)
+        ):
             return [
                 name.lstrip("\\") + (f"[{high}:{low}]" if high else "")
                 for high, low, name in DECLARATION.findall(body.group(0))

@@ -44,8 +44,10 @@ def sample() -> dict[str, Any]:
         "prompt": {"text": "Why is the sky <blue>?", "tokens": 8}, "layer": 0, "seed": 1,
         "products": [_product(name, mode) for mode in ("decode", "prefill") for name in SHAPES],
         "stages": [
-            {"name": "emit", "seconds": 4.2, "cached": False}, {"name": "build", "seconds": 0.1, "cached": True},
-            {"name": "simulate", "seconds": 21.5, "cached": False}, {"name": "compare", "seconds": 1.2, "cached": False},
+            {"name": "emit", "seconds": 4.2, "cached": False},
+            {"name": "build", "seconds": 0.1, "cached": True},
+            {"name": "simulate", "seconds": 21.5, "cached": False},
+            {"name": "compare", "seconds": 1.2, "cached": False},
         ],
         "simulation": {"cycles": 412345, "seconds": 21.5, "cycles_per_second": 19179.0, "simulator": "Verilator",
                        "clock_hz": 1e9},

@@ -34,10 +34,12 @@ def copy(tmp_path: Path) -> Path:
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copy(ROOT / "scripts" / "help.sh", tmp_path / "scripts")
-    programs = {"scripts/bootstrap.sh": "#!/bin/sh\necho bootstrap $1\n",
-                ".venv/bin/python": f"#!{sys.executable}\nimport os, sys\nprint('ran', *sys.argv[1:])\n"
-                "for name, value in sorted(os.environ.items()):\n"
-                "    if name.startswith(('SERRANO_', 'MAKEFLAGS')) and value: print(f'{name}={value!r}')\n"}  # fmt: skip
+    python = (
+        f"#!{sys.executable}\nimport os, sys\nprint('ran', *sys.argv[1:])\n"
+        "for name, value in sorted(os.environ.items()):\n"
+        "    if name.startswith(('SERRANO_', 'MAKEFLAGS')) and value: print(f'{name}={value!r}')\n"
+    )
+    programs = {"scripts/bootstrap.sh": "#!/bin/sh\necho bootstrap $1\n", ".venv/bin/python": python}
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -45,19 +47,22 @@ def copy(tmp_path: Path) -> Path:
 
 
 def make(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    done = subprocess.run(["make", "-C", str(folder), "--no-print-directory", *arguments], text=True, capture_output=True,
-                          env=clean_environment(**(environment or {})))  # fmt: skip
+    command = ["make", "-C", str(folder), "--no-print-directory", *arguments]
+    outer = clean_environment(**(environment or {}))
+    done = subprocess.run(command, text=True, capture_output=True, env=outer)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_help_lists_every_target() -> None:
-    rules = {name for name in re.findall(r"^([a-z][\w%-]*):(?!=)", MAKEFILE, re.M)}
+    rules = set(re.findall(r"^([a-z][\w%-]*):(?!=)", MAKEFILE, re.M))
     phony = {name for line in re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.M) for name in line.split() if name[0] != "."}
     assert rules == phony | {"test-%", "bench-%"}
     text = make(ROOT, "help")
     for name in rules:
-        assert re.search(rf"^  make {name.replace('%', '<name>')} +\S", text, re.M), f"make help does not tell of {name}"
+        assert re.search(rf"^  make {name.replace('%', '<name>')} +\S", text, re.M), (
+            f"make help does not tell of {name}"
+        )
 
 
 def test_help_lists_every_variable() -> None:
@@ -72,7 +77,9 @@ def test_help_is_the_default_and_needs_no_environment(copy: Path) -> None:
     assert "bootstrap" not in make(copy)
 
 
-@pytest.mark.parametrize("value", ["a b", "it's", 'say "hi"', "cost $5 $(x) `y` \\n", "a;b|c&d>e*?[f]", "#1 100% ünï ="])
+@pytest.mark.parametrize(
+    "value", ["a b", "it's", 'say "hi"', "cost $5 $(x) `y` \\n", "a;b|c&d>e*?[f]", "#1 100% ünï ="]
+)
 def test_values_arrive_as_typed(copy: Path, value: str) -> None:
     assert f"SERRANO_PROMPT={value!r}\n" in make(copy, "sim", f"PROMPT={value}")
     assert f"SERRANO_PROMPT={value!r}\n" in make(copy, "sim", environment={"PROMPT": value})
@@ -99,10 +106,10 @@ def test_the_recorded_command_can_be_typed_again(monkeypatch: pytest.MonkeyPatch
     from scripts.cli import command_line
 
     monkeypatch.setenv("SERRANO_GOAL", "sim")
-    monkeypatch.setenv("SERRANO_PROMPT", "it's \"so\"")
+    monkeypatch.setenv("SERRANO_PROMPT", 'it\'s "so"')
     monkeypatch.setenv("SERRANO_LAYER", "3")
     monkeypatch.delenv("SERRANO_SEED", raising=False)
-    assert shlex.split(command_line()) == ["make", "sim", "PROMPT=it's \"so\"", "LAYER=3"]
+    assert shlex.split(command_line()) == ["make", "sim", 'PROMPT=it\'s "so"', "LAYER=3"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +136,9 @@ def test_full_disk_is_one_line(tmp_path: Path) -> None:
     program = ("import errno, os, sys; sys.argv = ['x', 'figures']; from scripts import cli, figures\n"
                "def full(): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'build/x')\n"
                "figures.newest = full; cli.main()")  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, env=clean_environment())
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, env=clean_environment()
+    )
     assert done.returncode == 1
     assert done.stderr == "error: disk full while writing build/x; what was built before is untouched\n"
 

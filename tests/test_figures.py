@@ -35,7 +35,9 @@ def test_bad_id(name: str) -> None:
 
 
 def test_numpy_values_become_json(tmp_path: Path) -> None:
-    figures.record("x", [Figure("x.a", np.float32(0.5), holds=np.bool_(True)), Figure("x.b", np.int64(3))], store=tmp_path)
+    figures.record(
+        "x", [Figure("x.a", np.float32(0.5), holds=np.bool_(True)), Figure("x.b", np.int64(3))], store=tmp_path
+    )
     entries = json.loads((tmp_path / "x.json").read_text())
     assert [entry["value"] for entry in entries] == [0.5, 3]
     assert entries[0]["holds"] is True

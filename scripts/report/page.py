@@ -20,7 +20,9 @@ KINDS = {
 
 def headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The few numbers that stand on top of the page: label and value."""
-    tiles = [("products bit-exact", f"{sum(p['bit_exact'] for p in summary['products'])} of {len(summary['products'])}")]
+    tiles = [
+        ("products bit-exact", f"{sum(p['bit_exact'] for p in summary['products'])} of {len(summary['products'])}")
+    ]
     for mode, key, label in (("decode", "hbm_utilisation", "HBM used in decode"),
                              ("prefill", "array_utilisation", "array used in prefill")):  # fmt: skip
         chosen = [item for item in summary["products"] if item["mode"] == mode]

@@ -6,20 +6,21 @@ from typing import Any
 
 import matplotlib
 
-matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402  the backend is chosen first: there is no display
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure as Canvas  # noqa: E402
+matplotlib.use("svg")  # first: there is no display
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
 
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY, YELLOW, GREY = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#b8bec6")  # fmt: skip
 CAUSES = (ORANGE, GREEN, PURPLE, YELLOW, RED, SKY)
 KINDS = {"measured": GREEN, "derived": BLUE, "published": ORANGE, "assumed": GREY}
-STYLE = {
+STYLE: Any = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.spines.top": False,
     "axes.spines.right": False, "axes.edgecolor": "#8a929c", "axes.labelcolor": "#39424e", "text.color": "#1b222b",
     "xtick.color": "#39424e", "ytick.color": "#39424e", "axes.titlesize": 10, "axes.titleweight": "bold",
-    "axes.titlelocation": "left", "svg.hashsalt": "serrano", "legend.frameon": False, "figure.constrained_layout.use": True,
+    "axes.titlelocation": "left", "svg.hashsalt": "serrano", "legend.frameon": False,
+    "figure.constrained_layout.use": True,
 }  # fmt: skip
 
 
@@ -29,7 +30,7 @@ def _svg(draw: Callable[[], Canvas]) -> str:
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         plt.close(figure)
-    return text.getvalue()[text.getvalue().index("<svg"):]
+    return text.getvalue()[text.getvalue().index("<svg") :]
 
 
 def _labels(products: list[Mapping[str, Any]]) -> list[str]:
@@ -156,7 +157,9 @@ def quantities(summary: Mapping[str, Any], unit: str) -> str:
         figure, axis = plt.subplots(figsize=(9.6, 0.8 + 0.5 * len(rows)))
         for row, (_, item) in enumerate(rows):
             low, high = item.get("low", item["value"]), item.get("high", item["value"])
-            axis.plot([low, high], [row, row], color=KINDS[item["kind"]], linewidth=6, alpha=0.35, solid_capstyle="butt")
+            axis.plot(
+                [low, high], [row, row], color=KINDS[item["kind"]], linewidth=6, alpha=0.35, solid_capstyle="butt"
+            )
             axis.plot(item["value"], row, "o", color=KINDS[item["kind"]], markersize=7)
             axis.annotate(f"{item['value']:,.4g}", (item["value"], row), (0, 8), textcoords="offset points",
                           ha="center", fontsize=8)  # fmt: skip

@@ -45,7 +45,9 @@ def table(title: str, left: tuple[str, ...], right: tuple[str, ...], tail: tuple
 
 def products(summary: Mapping[str, Any]) -> Table:
     """One row for each product that ran on the RTL."""
-    made = table("Products on the RTL", ("product",), ("MxKxN", "cycles", "MACs", "array", "HBM"), ("main stall", "exact"))
+    made = table(
+        "Products on the RTL", ("product",), ("MxKxN", "cycles", "MACs", "array", "HBM"), ("main stall", "exact")
+    )
     mode = ""
     for item in summary["products"]:
         if item["mode"] != mode:
