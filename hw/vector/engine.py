@@ -106,6 +106,7 @@ class VectorEngine(wiring.Component):
     result: r, beats of `result_layout`, in order; only of commands with `write`. `Lane.latency` + 3 cycles later.
     reduced: one value a row of commands with a reduction, in order.
     busy: a command is under way, or results of one are still inside.
+    refused: what `command` shows cannot be done (whether it is valid or not).
     error: a refused command was seen since reset.
     """
 
@@ -123,6 +124,7 @@ class VectorEngine(wiring.Component):
                 "result": Out(stream.Signature(result_layout(lanes))),
                 "reduced": Out(stream.Signature(unsigned(32))),
                 "busy": Out(1),
+                "refused": Out(1),
                 "error": Out(1),
             }
         )
@@ -179,7 +181,7 @@ class VectorEngine(wiring.Component):
         beat = Signal(_Issue)
         within = Signal(8)  # rows since the mask moved
         row_end, command_end = Signal(), Signal()
-        refused = Signal()
+        refused = self.refused
         ready = Signal(len(STREAMS))
         modes = [command.modes[i] for i in range(len(STREAMS))]
         m.d.comb += [
@@ -230,7 +232,7 @@ class VectorEngine(wiring.Component):
         of_row = [Signal(32, name=f"row_{name}") for name in STREAMS]
         for index, name in enumerate(STREAMS):
             beat = getattr(self, name).payload.as_value()
-            m.d.comb += of_row[index].eq(beat.word_select(walk.row & (self.lanes - 1), 32))
+            m.d.comb += of_row[index].eq(beat.word_select(walk.row[: self.lanes.bit_length() - 1], 32))
         operands, active = [], Signal(self.lanes)
         for lane in range(self.lanes):
             m.submodules[f"select_{lane}"] = select = once(OperandSelect(), "vector_operand_select")

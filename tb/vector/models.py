@@ -7,6 +7,7 @@ from hw.vector.fp32_add import Fp32Add
 from hw.vector.fp32_multiply import Fp32Multiply
 from hw.vector.function import FunctionUnit
 from hw.vector.pipeline import Streamed
+from hw.vector.unit import VectorUnit
 from scripts.simulator import Model
 
 
@@ -30,3 +31,4 @@ FP32_ADD = Model("fp32_add_unit", _add)
 FP32_MULTIPLY = Model("fp32_multiply_unit", _multiply)
 FUNCTION = Model("vector_function_unit", _function)
 ENGINE_4 = _engine(4)
+UNIT_4 = Model("vector_unit_4", lambda: VectorUnit(4, 512, 256), key="4, 512, 256")
