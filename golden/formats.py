@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import cache
 
 import numpy as np
 
@@ -71,7 +72,13 @@ class Element:
 
         A finite value is (-1)**sign * significand * 2**(lsb + shift). Infinity and NaN have significand 0.
         """
-        codes = np.asarray(codes).astype(I64) & ((1 << self.bits) - 1)
+        codes = np.asarray(codes)
+        if self.bits <= 8:
+            codes = codes & codes.dtype.type((1 << self.bits) - 1)
+            return tuple(column[codes] for column in _table(self))
+        return self._decode(codes.astype(I64) & ((1 << self.bits) - 1))
+
+    def _decode(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         if self.is_integer:
             if self.signed:
                 codes = codes - ((codes >> (self.bits - 1)) << self.bits)
@@ -117,6 +124,12 @@ class Element:
             over = self.max_code + 1 if self.has_infinity else self.nan_code
         code = np.where(code > U64(self.max_code), U64(over), code)
         return code | (sign.astype(U64) << U64(self.bits - 1))
+
+
+@cache
+def _table(element: Element) -> tuple[np.ndarray, ...]:
+    """Every code of an element of 8 bits or fewer, decoded."""
+    return element._decode(np.arange(1 << element.bits, dtype=I64))
 
 
 def _float(name: str, exponent_bits: int, mantissa_bits: int, bias: int, max_code: int, **special) -> Element:

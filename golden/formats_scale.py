@@ -82,7 +82,9 @@ def multiply_scales(a: Scales, b: Scales) -> Factors:
     for index in range(2):
         product = rounding.wide(a.significand[index].astype(U64) * b.significand[index].astype(U64))
         excess = np.maximum(rounding.bit_length(product.low) - FACTOR_BITS, 0)
-        significand, _ = rounding.round_magnitude(product, np.zeros_like(excess), FACTOR_BITS, excess)
+        significand = product.low
+        if excess.any():
+            significand, _ = rounding.round_magnitude(product, np.zeros_like(excess), FACTOR_BITS, excess)
         signs.append(a.sign[index] ^ b.sign[index])
         significands.append(significand)
         shifts.append(a.shift[index] + b.shift[index] + excess)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from golden import fp32, rounding
-from golden.formats import E8M0_BIAS, E8M0_NAN, Format, Kind
+from golden.formats import BLOCK, E8M0_BIAS, E8M0_NAN, MXINT8, Format, Kind
 
 
 def quantise(values: np.ndarray, format: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -37,3 +37,34 @@ def quantise(values: np.ndarray, format: Format) -> tuple[np.ndarray, np.ndarray
     codes = np.where(bad[..., None], 0, codes).astype(np.uint8)
     scales = np.where(bad, E8M0_NAN, shared + E8M0_BIAS).astype(np.uint8)
     return codes.reshape(values.shape), scales
+
+
+def split_bf16(values: np.ndarray, planes: int = 2) -> list[tuple[np.ndarray, np.ndarray]]:
+    """FP32 (or BF16 << 16) patterns as a sum of MXINT8 planes, the most significant first: BF16 operands.
+
+    values: uint32 [..., K]. Each block becomes integers n = RNE(value / 2**shared * 2**(7 * planes - 1)), shared being
+    floor(log2(amax)), saturated at 7 * planes + 1 signed bits; plane p holds bits of weight 2**-6 * 128**-p: the first
+    one signed, the others 0 to 127. Returns [(codes uint8 [..., K], scales uint8 [..., K/32])] for each plane: their
+    sum is the value, exactly where a BF16 value is within 7 * planes - 8 binades of the block's largest, else to
+    2**(shared - 7 * planes). 1 to 4 planes.
+    """
+    if planes not in (1, 2, 3, 4):
+        raise ValueError(f"BF16 operands are split into 1 to 4 planes, not {planes}")
+    _, scales = quantise(values, MXINT8)
+    blocks = np.asarray(values).reshape(*values.shape[:-1], -1, BLOCK)
+    sign, significand, exponent, kind = fp32.decode(blocks)
+    shared = scales.astype(np.int64) - E8M0_BIAS
+    number, _ = rounding.round_magnitude(rounding.wide(significand), exponent - shared[..., None], 62, 1 - 7 * planes)
+    number = np.where(kind == Kind.FINITE, number.astype(np.int64), 0)
+    limit = 1 << (7 * planes)
+    number = np.clip(np.where(sign, -number, number), -limit, limit - 1)
+    result = []
+    for plane in range(planes):
+        part = number >> (7 * (planes - 1 - plane))
+        part = part if plane == 0 else part & 0x7F
+        lower = np.maximum(scales.astype(np.int64) - 7 * plane, 0)
+        # Scale byte 0 is the least there is: what would need a smaller one is a subnormal tail, shifted out here.
+        part = part >> np.minimum(lower - (scales - 7 * plane), 62)[..., None]
+        codes = np.where((scales == E8M0_NAN)[..., None], 0, part).astype(np.uint8)
+        result.append((codes.reshape(values.shape), np.where(scales == E8M0_NAN, E8M0_NAN, lower).astype(np.uint8)))
+    return result
