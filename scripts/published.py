@@ -68,3 +68,45 @@ def figures() -> dict[str, Published]:
 def published(name: str) -> Published:
     """The figure of that name; KeyError where there is none."""
     return figures()[name]
+
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "published.md"
+BEGIN = "<!-- figures: python -m scripts.published -->"
+SECTIONS = {
+    "jalapeno": "Jalapeño",
+    "inferencex": "InferenceX, 8k/1k",
+    "gpu": "GPUs",
+    "hbm4": "HBM4",
+    "energy": "Energy",
+    "model": "Models",
+}
+
+
+def markdown() -> str:
+    """All figures as Markdown tables, one a section, with source, tag and remark."""
+    lines = []
+    for prefix, title in SECTIONS.items():
+        lines += [f"## {title}", "", "| figure | value | unit | tag | source | remark |", "|---|---|---|---|---|---|"]
+        for name, figure in figures().items():
+            if name.split(".")[0] != prefix:
+                continue
+            value = f"{figure.value:,}" if isinstance(figure.value, (int, float)) else figure.value
+            extra = ", ".join(f"{key} {number:,}" for key, number in figure.extra.items())
+            conflict = f"conflict: {figure.conflict}" if figure.conflict else ""
+            remark = "; ".join(part for part in (extra, figure.note, conflict) if part)
+            cells = [name.removeprefix(f"{prefix}."), value, figure.unit, figure.tag, figure.source, remark]
+            lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def rewritten(document: str) -> str:
+    """The text of docs/published.md with the figures behind its mark made anew."""
+    before, mark, _ = document.partition(BEGIN)
+    if not mark:
+        raise ValueError(f"{DOCUMENT.name} has no line {BEGIN}")
+    return f"{before}{BEGIN}\n\n{markdown()}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text()))

@@ -3,34 +3,80 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from scripts.extrapolate import DescriptionError, extrapolate, published_tables, render
+from scripts.extrapolate import DescriptionError, chips, explore, extrapolate, published_tables, render, shapes
+from scripts.extrapolate.cycles import Constants, fit
+from scripts.extrapolate.scenarios import LARGE, measured
+from scripts.extrapolate.serving import Policy, sweep
+from scripts.extrapolate.tables import serving_table
 from scripts.report.summary import SummaryError, load
 
 SUMMARY = Path("build/sim/summary.json")
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
+Summary = Annotated[Path, typer.Option(help="summary of the run to start from")]
+ChipName = Annotated[str, typer.Option(help="a chip of scripts/extrapolate/chips/, or a TOML file")]
 
 
-@app.command()
-def main(
-    summary: Annotated[Path, typer.Option(help="summary of the run to start from")] = SUMMARY,
-    chip: Annotated[str, typer.Option(help="chip of scripts/extrapolate/chips/ for the large models")] = "full_size",
-) -> None:
-    """Scenarios of the last run, and the published record."""
+def _constants(summary: Path) -> Constants:
+    return fit(measured(load(summary))[1])
+
+
+def _chip(name: str) -> chips.Chip:
+    return chips.load(Path(name) if name.endswith(".toml") else name)
+
+
+@app.command("report")
+def report_command(summary: Summary = SUMMARY, chip: ChipName = "full_size") -> None:
+    """One user: SmolLM2 on the simulated chip, large models on a described one, and what is published."""
     console = Console()
-    try:
-        console.print(render(extrapolate(load(summary), chip)))
-    except (DescriptionError, SummaryError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
+    console.print(render(extrapolate(load(summary), _chip(chip))))
     for table in published_tables():
         console.print(table)
 
 
+@app.command("serve")
+def serve_command(
+    summary: Summary = SUMMARY,
+    chip: ChipName = "full_size",
+    model: Annotated[
+        str, typer.Option(help="a model of scripts/extrapolate/models/; all three large ones if empty")
+    ] = "",
+    concurrency: Annotated[list[int] | None, typer.Option(help="users at a time; may be repeated")] = None,
+    budget: Annotated[int, typer.Option(help="positions of an iteration")] = 2048,
+    draft: Annotated[int, typer.Option(help="speculative tokens a step; 0: none, as in the published runs")] = 0,
+    acceptance: Annotated[float, typer.Option(help="probability that a speculative token is accepted")] = 0.0,
+    draft_cost: Annotated[float, typer.Option(help="time of drafting, as a share of a step")] = 0.0,
+    seed: int = 1,
+) -> None:
+    """8k/1k with continuous batching: TTFT, TPOT, end to end (median, p95) over concurrencies."""
+    console, constants, described = Console(), _constants(summary), _chip(chip)
+    policy = Policy(budget, draft, acceptance, draft_cost)
+    for name in [model] if model else LARGE:
+        shape = shapes.load(name)
+        outcomes = sweep(shape, described, constants, concurrency or [1, 4, 16, 64, 256], policy=policy, seed=seed)
+        console.print(serving_table(shape.name, outcomes, described))
+
+
+@app.command("explore")
+def explore_command(summary: Summary = SUMMARY, chip: ChipName = "full_size") -> None:
+    """Which sizes of chip and domain reach the published latencies of all three models."""
+    Console().print(explore.table(explore.explore(_chip(chip), _constants(summary))))
+
+
+def main(run: Callable[[], None] = app) -> None:
+    """Run the command line; what the user can put right is one line on stderr and exit code 2."""
+    try:
+        run()
+    except (DescriptionError, SummaryError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 if __name__ == "__main__":
-    app()
+    main()

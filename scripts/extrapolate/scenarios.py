@@ -57,13 +57,22 @@ def quantity(
     return row
 
 
-def extrapolate(summary: Mapping[str, Any], chip: str = "full_size") -> list[Scenario]:
-    """All scenarios from the `products`, `config` and `simulation` of a summary. Raises DescriptionError."""
-    simulated = chips.simulated(summary["config"]["values"])
-    found = runs(summary["products"], simulated.tile, simulated.tiles)
+def extrapolate(summary: Mapping[str, Any], chip: Chip | None = None) -> list[Scenario]:
+    """All scenarios from the `products` and `config` of a summary; large models on `chip`, if absent the full-size one.
+
+    Raises DescriptionError.
+    """
+    simulated, found = measured(summary)
     constants = fit(found)
     small = small_scenario(summary["products"], found, simulated, constants)
-    return [small, *(large_scenario(shapes.load(name), name, chips.load(chip), constants) for name in LARGE)]
+    described = chip or chips.load("full_size")
+    return [small, *(large_scenario(shapes.load(name), name, described, constants) for name in LARGE)]
+
+
+def measured(summary: Mapping[str, Any]) -> tuple[Chip, list[Run]]:
+    """The chip of a summary and its products as runs to fit on. Raises DescriptionError."""
+    simulated = chips.simulated(summary["config"]["values"])
+    return simulated, runs(summary["products"], simulated.tile, simulated.tiles)
 
 
 def _formula(constants: Constants) -> list[Quantity]:

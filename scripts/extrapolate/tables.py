@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from scripts.extrapolate.chips import Chip
+from scripts.extrapolate.serving import Outcome, per_kilowatt
 from scripts.published import figures, published
 
 MODELS = {"gpt_oss_120b": "GPT-OSS-120B", "deepseek_r1": "DeepSeek-R1", "kimi_k2_5": "Kimi-K2.5"}
@@ -97,3 +99,28 @@ def published_tables() -> list[Table]:
             tables[row["model"]] = table
         tables[row["model"]].add_row(*(row[c] for c in ("system", "what", "value", "unit", "tag", "remark")))
     return list(tables.values())
+
+
+def serving_table(model: str, outcomes: Sequence[Outcome], chip: Chip) -> Table:
+    """A concurrency sweep: latencies as median and p95, rates, power as bands, tokens per kW on each basis."""
+    table = Table(title=f"Serving {model} 8k/1k on {chip.name}", title_justify="left")
+    for name in ("users", "TTFT s", "TPOT ms", "end to end s", "tok/s/user", "tok/s/chip, in+out", "W/chip", "peak W",
+                 "tok/s/kW"):  # fmt: skip
+        table.add_column(name, justify="right")
+    for o in outcomes:
+        tpot = (1e3 * o.tpot[0], 1e3 * o.tpot[1])
+        bases = [f"{name}: {_band(value)}" for name, value in per_kilowatt(o, chip).items()]
+        table.add_row(
+            str(o.concurrency), *(_pair(p) for p in (o.ttft, tpot, o.end_to_end)), number(o.per_user),
+            number(o.rate_a_chip), _band(o.chip_watts), _band(o.peak_watts), "\n".join(bases),
+        )  # fmt: skip
+    table.caption = "median, p95; rates and power derived from the cycle formula and published energies, TDP assumed"
+    return table
+
+
+def _pair(values: tuple[float, float]) -> str:
+    return f"{number(values[0])}, {number(values[1])}"
+
+
+def _band(value: float | tuple[float, float]) -> str:
+    return number(value) if isinstance(value, float) else f"{number(value[0])} to {number(value[1])}"
