@@ -14,10 +14,11 @@ __all__ = ["Arbiter"]
 class Arbiter(wiring.Component):
     """Grants one of `size` requests in the same cycle: a matrix arbiter.
 
-    The least recently served goes first. A winner becomes the last in line when its packet ends (`tail`), and the
-    first until then, so that flits of one packet follow each other wherever they can. Whoever asks and loses gains a
-    place that nobody takes away: it loses to each other request at most once a packet, even if it asks only now and
-    then (a round-robin pointer does not promise that where requests come and go with credits).
+    The least recently served goes first. A winner becomes the last in line, but keeps the grant until its packet ends
+    (`tail`) or it stops asking, so that flits of one packet follow each other wherever they can. Whoever asks and
+    loses to the start of another's packet gains a place that nobody takes away: between two grants of its own it
+    loses to each other request at most once, even if it asks only now and then (a round-robin pointer does not
+    promise that where requests come and go with credits).
 
     Requests whose bit of `urgent` is set go before the others; after `limit` grants in a row that passed over a
     waiting ordinary request, one ordinary request goes.
@@ -55,16 +56,20 @@ class Arbiter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         eligible = self._eligible(m)
-        ends = Signal()
-        m.d.comb += ends.eq((self.grant & self.tail).any())
+        holder = Signal(self.size)  # who is inside a packet
+        holds = Signal()
+        m.d.comb += holds.eq((eligible & holder).any())
         for index in range(self.size):
             others = (1 << self.size) - 1 - (1 << index)
             yields = Signal(self.size, name=f"yields_{index}", init=(1 << index) - 1)  # to whom `index` gives way
-            m.d.comb += self.grant[index].eq(eligible[index] & ~(eligible & yields).any())
+            first = ~(eligible & yields).any()
+            m.d.comb += self.grant[index].eq(eligible[index] & Mux(holds, holder[index], first))
             with m.If(self.enable & self.grant[index]):
-                m.d.sync += yields.eq(Mux(ends, others, 0))
-            with m.Elif(self.enable & self.grant.any()):
-                m.d.sync += yields.eq(Mux(ends, yields & ~self.grant, yields | self.grant))
+                m.d.sync += yields.eq(others)
+            with m.Elif(self.enable):
+                m.d.sync += yields.eq(yields & ~self.grant)
+        with m.If(self.enable & self.grant.any()):
+            m.d.sync += holder.eq(self.grant & ~self.tail)
         return m
 
     def _eligible(self, m: Module) -> Value:

@@ -75,6 +75,8 @@ class InputPort(wiring.Component):
         Oldest flit of the channel. `outputs` are those that it still has to leave by; zero: there is no flit.
     taken : In(ports), one for each virtual channel
         Outputs that take the flit in this cycle. When all have it, the flit is gone and its credit goes back.
+    popped : Out(virtual channels)
+        A flit left its buffer in this cycle.
     """
 
     def __init__(self, config: MeshConfig, ports: int, arrival: int):
@@ -87,6 +89,7 @@ class InputPort(wiring.Component):
                 "link": In(LinkSignature(config)),
                 "head": Out(head_layout(config, ports)).array(channels),
                 "taken": In(ports).array(channels),
+                "popped": Out(channels),
             }
         )
 
@@ -120,7 +123,8 @@ class InputPort(wiring.Component):
                 buffer.pop.eq(buffer.valid & ((waiting & ~self.taken[channel]) == 0)),
             ]
             m.d.sync += left.eq(Mux(buffer.pop, 0, left | self.taken[channel]))
-            m.d.sync += self.link.credit[channel].eq(buffer.pop)
+            m.d.comb += self.popped[channel].eq(buffer.pop)
+        m.d.sync += self.link.credit.eq(self.popped)
         return m
 
 

@@ -1,0 +1,207 @@
+"""Properties of the network's parts as harnesses with an output `bad`, for `scripts.formal.noc_engine.prove`."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Shape, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.noc.arbiter import Arbiter
+from hw.noc.config import MeshConfig
+from hw.noc.flit import Direction, flit_layout
+from hw.noc.route import legal
+from hw.noc.router import InputPort, OutputPort, Router
+
+__all__ = ["ArbiterFairness", "ChannelCredits", "RouterFlow", "UrgentLimit"]
+
+
+def _property(m: Module, bad: Signal, holds: Value, assume: Value = Const(1)) -> None:
+    """`bad` where `holds` is low, every assumption has held so far, and there was no reset."""
+    broken, fine = Signal(reset_less=True), Signal()
+    m.d.comb += fine.eq(assume & ~ResetSignal())
+    m.d.sync += broken.eq(broken | ~fine)
+    m.d.comb += bad.eq(~holds & fine & ~broken)
+
+
+class ArbiterFairness(wiring.Component):
+    """Grants are one-hot, requested and given whenever asked; and whoever asks loses to each other at most once.
+
+    For every pair: once `watched` asked and another's packet was started instead, no packet of that other is started
+    while `watched` asks, until `watched` was granted. So a request loses to at most size - 1 packets (and the rest of
+    one that had started before it asked), however it comes and goes. `watched` is any of them (a free constant).
+    """
+
+    def __init__(self, size: int, arbiter: type[Arbiter] = Arbiter):
+        self.size, self._arbiter = size, arbiter
+        super().__init__({"request": In(size), "tail": In(size), "enable": In(1), "pick": In(size), "bad": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.dut = dut = self._arbiter(self.size)
+        m.d.comb += [dut.request.eq(self.request), dut.tail.eq(self.tail), dut.enable.eq(self.enable)]
+        watched, started = Signal(self.size), Signal()
+        m.d.sync += started.eq(1)
+        with m.If(~started):
+            m.d.sync += watched.eq(self.pick & (~self.pick + 1)[: self.size])
+        asks = (watched & self.request).any()
+        wins = (watched & dut.grant).any()
+        lost_to, inside = Signal(self.size), Signal(self.size)
+        used = Mux(self.enable & started, dut.grant, 0)
+        with m.If((used & watched).any()):
+            m.d.sync += lost_to.eq(0)
+        with m.Elif(asks & started):
+            m.d.sync += lost_to.eq(lost_to | (used & ~inside))
+        with m.If((self.enable & dut.grant.any())):
+            m.d.sync += inside.eq(dut.grant & ~self.tail)  # whose packet is under way
+        one_hot = (dut.grant & (dut.grant - 1)[: self.size]) == 0
+        sound = one_hot & ((dut.grant & ~self.request) == 0) & (dut.grant.any() == self.request.any())
+        _property(m, self.bad, sound & ~(asks & ~wins & (dut.grant & lost_to & ~inside).any()))
+        return m
+
+
+class UrgentLimit(wiring.Component):
+    """At most `limit` urgent grants in a row pass over an ordinary request that waits, and urgent go first else."""
+
+    def __init__(self, size: int, urgent: int, limit: int):
+        self.size, self.urgent, self.limit = size, urgent, limit
+        super().__init__({"request": In(size), "tail": In(size), "bad": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        flags = [index < self.urgent for index in range(self.size)]
+        m.submodules.dut = dut = Arbiter(self.size, flags, self.limit)
+        mask = (1 << self.urgent) - 1
+        m.d.comb += [dut.request.eq(self.request), dut.tail.eq(self.tail), dut.enable.eq(1)]
+        urgent, ordinary = (self.request & mask).any(), (self.request & ~Const(mask, self.size)).any()
+        passed = Signal(range(self.limit + 2))
+        over = ordinary & (dut.grant & mask).any()
+        m.d.sync += passed.eq(Mux(over, passed + 1, 0))
+        early = urgent & ~(dut.grant & mask).any() & (passed != self.limit)
+        _property(m, self.bad, (passed <= self.limit) & ~(over & (passed == self.limit)) & ~early)
+        return m
+
+
+class ChannelCredits(wiring.Component):
+    """An output, a link and an input in a loop: credits + flits and credits under way + flits stored = depth.
+
+    So a credit counter neither over- nor underflows, and a buffer is never written when full. Requesters, packet ends
+    and what the next router takes are free.
+    """
+
+    def __init__(self, config: MeshConfig, requesters: int = 2):
+        self.config, self.requesters = config, requesters
+        width = Shape.cast(flit_layout(config)).width
+        super().__init__(
+            {
+                "request": In(requesters * config.classes),
+                "tail": In(requesters * config.classes),
+                "lane": In(range(config.channels)).array(requesters * config.classes),
+                "flit": In(width).array(requesters * config.classes),
+                "take": In(Direction.LOCAL + 1).array(config.virtual_channels),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        classes = [index // self.requesters for index in range(self.requesters * config.classes)]
+        m.submodules.sender = sender = OutputPort(config, classes)
+        m.submodules.receiver = receiver = InputPort(config, Direction.LOCAL + 1, Direction.WEST)
+        wiring.connect(m, sender.link, receiver.link)
+        m.d.comb += [sender.request.eq(self.request), sender.tail.eq(self.tail)]
+        for index, flit in enumerate(self.flit):
+            m.d.comb += [sender.flit[index].eq(flit), sender.lane[index].eq(self.lane[index])]
+        holds: Value = Const(1)
+        for channel in range(config.virtual_channels):
+            m.d.comb += receiver.taken[channel].eq(self.take[channel] & receiver.head[channel].outputs)
+            traffic, lane = divmod(channel, config.channels)
+            mine = [index for index, own in enumerate(classes) if own == traffic]
+            sent = Cat(sender.grant[index] & (self.lane[index] == lane) for index in mine).any()
+            arrives = receiver.link.valid & (receiver.link.channel == channel)
+            spent, stored = Signal(range(config.depth + 2)), Signal(range(config.depth + 2))
+            back = receiver.link.credit[channel]
+            m.d.sync += spent.eq(spent + sent - back)  # an independent count of credits that are out
+            leaves = Signal(name=f"leaves_{channel}")
+            m.d.comb += leaves.eq(receiver.popped[channel])
+            m.d.sync += stored.eq(stored + arrives - leaves)
+            holds &= (spent <= config.depth) & ~(sent & (spent == config.depth)) & ~(back & (spent == 0))
+            holds &= (stored <= config.depth) & ~(arrives & (stored == config.depth))
+            holds &= spent == stored + arrives + back
+        _property(m, self.bad, holds)
+        return m
+
+
+class RouterFlow(wiring.Component):
+    """Exactly once and in order through a whole router, for the flits of one input that leave by one output.
+
+    Data independence (Wolper): flits of the watched flow carry the numbers 0, ..., 0, 1, 2, ..., 2. A flow that loses
+    the 1, doubles it or passes another flit by it shows something else at the output; since any flit may be the 1,
+    that holds for all. All other flits carry 3 and may not turn into one of the flow. Inputs are free, within their
+    credits; the neighbours return credits freely, for flits they got.
+    """
+
+    def __init__(self, config: MeshConfig, arrival: int, output: int, node: tuple[int, int], router: type[Router] = Router):
+        if Shape.cast(config.payload).width != 2 or config.channels != 1 or config.classes != 1:
+            raise ValueError("RouterFlow needs a payload of 2 bits, one class and one channel")
+        if not legal(arrival, output):
+            raise ValueError(f"no flit goes from side {arrival} to output {output}")
+        self.config, self.arrival, self.output, self.node, self._router = config, arrival, output, node, router
+        ports = Direction.LOCAL + 1
+        width = Shape.cast(flit_layout(config)).width
+        super().__init__(
+            {"valid": In(ports), "flit": In(width).array(ports), "credit": In(ports), "bad": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, ports = self.config, Direction.LOCAL + 1
+        m.submodules.dut = dut = self._router(config)
+        m.d.comb += [dut.x.eq(self.node[0]), dut.y.eq(self.node[1])]
+        assume: Value = Const(1)
+        flits = []
+        for port in range(ports):
+            room = Signal(range(config.depth + 1), init=config.depth, name=f"room_{port}")
+            owed = Signal(range(config.depth + 1), name=f"owed_{port}")
+            flit = Signal(flit_layout(config), name=f"in_{port}")
+            back = Signal(name=f"back_{port}")
+            m.d.comb += [
+                Value.cast(flit).eq(self.flit[port]),
+                back.eq(self.credit[port] & (owed != 0)),
+                dut.i[port].valid.eq(self.valid[port] & (room != 0)),
+                dut.i[port].flit.eq(flit),
+                dut.o[port].credit.eq(back),
+            ]
+            m.d.sync += room.eq(room + dut.i[port].credit - dut.i[port].valid)
+            m.d.sync += owed.eq(owed + dut.o[port].valid - back)
+            flits.append(flit)
+        member = self._member(flits[self.arrival])
+        for port, flit in enumerate(flits):
+            inside = member if port == self.arrival else Const(0)
+            assume &= ~dut.i[port].valid | ((flit.payload == 3) == ~inside)
+        enters = dut.i[self.arrival].valid & member
+        out = Signal(flit_layout(config))
+        m.d.comb += Value.cast(out).eq(dut.o[self.output].flit)
+        leaves = dut.o[self.output].valid & (out.payload != 3)
+        fed, seen = Signal(), Signal()  # the 1 went in; came out
+        number = flits[self.arrival].payload
+        assume &= ~enters | Mux(fed, number == 2, (number == 0) | (number == 1))
+        with m.If(enters & (number == 1)):
+            m.d.sync += fed.eq(1)
+        with m.If(leaves & (out.payload == 1)):
+            m.d.sync += seen.eq(1)
+        _property(m, self.bad, ~leaves | Mux(seen, out.payload == 2, (out.payload == 0) | (out.payload == 1)), assume)
+        return m
+
+    def _member(self, flit: Value) -> Value:
+        """Whether a flit that comes in on the watched side leaves by the watched output: from the specification."""
+        goal, (x, y) = flit.header.destination, self.node
+        column = (goal.x_first <= x) & (goal.x_last >= x)
+        wants = {
+            Direction.EAST: goal.x_last > x,
+            Direction.WEST: goal.x_first < x,
+            Direction.NORTH: column & (goal.y_last > y),
+            Direction.SOUTH: column & (goal.y_first < y),
+            Direction.LOCAL: column & (goal.y_first <= y) & (goal.y_last >= y) & (goal.port == 0),
+        }
+        return wants[Direction(self.output)]

@@ -1,0 +1,83 @@
+"""Proofs for all time of the network's parts, and mutants that the same proofs must refute."""
+
+import types
+from pathlib import Path
+
+import pytest
+from amaranth.lib import wiring
+
+from hw.noc import MeshConfig, arbiter, router
+from hw.noc.route import legal
+from scripts.formal import noc
+from scripts.formal.noc_engine import prove
+
+SMALL = MeshConfig(2, 2, payload=2, classes=1, depth=2)
+
+
+def mutant(module: types.ModuleType, old: str, new: str) -> types.ModuleType:
+    """`module` with one piece of its source replaced."""
+    source = Path(module.__file__).read_text()
+    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__name__}"
+    broken = types.ModuleType("broken")
+    exec(compile(source.replace(old, new), module.__file__, "exec"), broken.__dict__)
+    return broken
+
+
+def proven(component: wiring.Component) -> None:
+    verdict = prove(component)
+    assert verdict.holds is True, verdict.text
+    assert verdict.registers > 0
+
+
+def refuted(component: wiring.Component) -> None:
+    verdict = prove(component)
+    assert verdict.holds is False, verdict.text
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_arbiter_is_fair(size: int) -> None:
+    proven(noc.ArbiterFairness(size))
+
+
+def test_unfair_arbiter_is_refuted() -> None:
+    refuted(noc.ArbiterFairness(3, mutant(arbiter, "yields.eq(others)", "yields.eq(yields)").Arbiter))
+
+
+@pytest.mark.parametrize("urgent, limit", [(1, 4), (2, 1)])
+def test_urgent_requests_have_a_limit(urgent: int, limit: int) -> None:
+    proven(noc.UrgentLimit(3, urgent, limit))
+
+
+@pytest.mark.parametrize("classes, channels, depth", [(1, 1, 2), (2, 1, 4), (1, 2, 3)])
+def test_credits_are_bounded(classes: int, channels: int, depth: int) -> None:
+    proven(noc.ChannelCredits(MeshConfig(2, 2, payload=1, classes=classes, channels=channels, depth=depth)))
+
+
+def test_ignored_credit_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noc, "OutputPort", mutant(router, "Mux(credits == 0, 0, ", "Mux(credits == 9, 0, ").OutputPort)
+    refuted(noc.ChannelCredits(MeshConfig(2, 2, payload=1, classes=1, depth=2)))
+
+
+PAIRS = [(arrival, output) for arrival in range(5) for output in range(5) if legal(arrival, output)]
+
+
+@pytest.mark.parametrize(
+    "arrival, output",
+    [pytest.param(*pair, marks=[] if pair in ((1, 0), (4, 4)) else [pytest.mark.long]) for pair in PAIRS],
+)
+def test_router_keeps_every_flow(arrival: int, output: int) -> None:
+    """Each flit of a flow once and in order through a router, multicast included."""
+    node = (1 if output == 1 or arrival == 0 else 0, 1 if output == 3 or arrival == 2 else 0)
+    proven(noc.RouterFlow(SMALL, arrival, output, node))
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("Mux(buffer.pop, 0, left | self.taken[channel])", "0"),
+        ("((waiting & ~self.taken[channel]) == 0)", "(waiting & self.taken[channel]).any()"),
+    ],
+    ids=["doubles", "loses"],
+)
+def test_broken_multicast_is_refuted(old: str, new: str) -> None:
+    refuted(noc.RouterFlow(SMALL, 4, 0, (0, 0), mutant(router, old, new).Router))
