@@ -14,6 +14,7 @@ from rich.console import Console
 
 from golden.smollm2 import ModelFileError
 from hw.config import DEFAULT, ChipConfig, ConfigError, load
+from scripts.extrapolate import extrapolate
 from scripts.figures import Figure, commit, record
 from scripts.sim.lower import Plan, lower
 from scripts.sim.measure import first_difference, product_records
@@ -151,6 +152,7 @@ def _summary(
     }  # fmt: skip
     if difference:
         summary["difference"] = difference
+    summary["extrapolation"] = extrapolate(summary)
     record("sim", figures)
     return summary
 
@@ -159,7 +161,7 @@ def _values(chip: ChipConfig) -> dict[str, Any]:
     """The resolved configuration as plain data."""
     mesh = {name: getattr(chip.mesh, name) for name in ("columns", "rows", "classes", "channels", "depth")}
     top = {"name": chip.name, "clock_hz": chip.clock_hz, "result_granules": chip.result_granules}
-    return {"chip": top, "mesh": mesh, "tile": asdict(chip.tile), "hbm": asdict(chip.hbm)}
+    return {**top, "mesh": mesh, "tile": asdict(chip.tile), "hbm": asdict(chip.hbm)}
 
 
 def _report(console: Console, stages: Stages, summary: dict[str, Any]) -> int:
