@@ -8,6 +8,7 @@ from golden.formats import FORMATS
 from golden.model import GoldenModel
 from golden.smollm2 import SmolLM2
 from golden.tokenizer import Tokenizer
+from golden.vector_functions import ChipFunctions
 
 PROSE = """\
 The old lighthouse stood at the end of a long spit of gravel, and for most of the year nobody went there. The road \
@@ -83,3 +84,15 @@ def test_golden_model_generates_what_float32_does():
         answer.append(int(np.argmax(golden.logits(pending)[-1])))
         pending = answer[-1:]
     assert answer == plain.generate(prompt, 6)
+
+
+@pytest.mark.long
+def test_the_chips_own_functions_cost_little(prose):
+    """Attention in MXINT8 leaves and the vector unit's functions between the products; more than one leaf of 128."""
+    model, tokens, wanted = prose
+    chip = GoldenModel(model, functions=ChipFunctions())
+    result = reference.agreement(wanted, chip.logits(tokens), tokens)
+    print(f"{len(tokens)} tokens, MXINT8 with the chip's functions: {result}")
+    assert result.perplexity == pytest.approx(result.reference_perplexity, rel=0.02)
+    assert result.mean_kl < 0.02
+    assert result.top1 > 0.92
