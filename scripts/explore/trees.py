@@ -1,0 +1,94 @@
+"""Ways to build a compressor tree: Dadda's, Wallace's, and by arrival times with a little chance."""
+
+import heapq
+import random
+from collections.abc import Sequence
+
+from scripts.explore.compressor import Element
+
+
+def dadda(heights: Sequence[int]) -> list[Element]:
+    """As few adders as possible, each stage down to the next of 2, 3, 4, 6, 9, 13, ..."""
+    columns, elements, count = _numbered(heights)
+    targets = [2]
+    while targets[-1] < max(heights):
+        targets.append(targets[-1] * 3 // 2)
+    for target in reversed(targets):
+        fresh: list[list[int]] = [[] for _ in range(len(columns) + 1)]
+        for place, nets in enumerate(columns):
+            while len(nets) + len(fresh[place]) > target:
+                take = 3 if len(nets) + len(fresh[place]) > target + 1 else 2
+                if len(nets) < take:
+                    break
+                pins, nets[:take] = nets[:take], []
+                elements.append(("f" if take == 3 else "h", *pins))
+                fresh[place].append(count)
+                fresh[place + 1].append(count + 1)
+                count += 2
+        columns = [nets + new for nets, new in zip(columns, fresh, strict=False)]
+    return elements
+
+
+def wallace(heights: Sequence[int]) -> list[Element]:
+    """As early as possible: every stage adds up all threes, and pairs where a column has two left over."""
+    columns, elements, count = _numbered(heights)
+    while max(map(len, columns)) > 2:
+        fresh: list[list[int]] = [[] for _ in range(len(columns) + 1)]
+        for place, nets in enumerate(columns):
+            while len(nets) > 2 or (len(nets) == 2 and len(columns[place]) > 3 and len(fresh[place]) > 0):
+                take = min(3, len(nets))
+                pins, nets[:take] = nets[:take], []
+                elements.append(("f" if take == 3 else "h", *pins))
+                fresh[place].append(count)
+                fresh[place + 1].append(count + 1)
+                count += 2
+        columns = [nets + new for nets, new in zip(columns, fresh, strict=False)]
+    return elements
+
+
+def _numbered(heights: Sequence[int]) -> tuple[list[list[int]], list[Element], int]:
+    columns, count = [], 0
+    for height in heights:
+        columns.append(list(range(count, count + height)))
+        count += height
+    return columns, [], count
+
+
+def by_arrival(heights: Sequence[int], generator: random.Random | None = None, chance: float = 0.0,
+               half: float = 1.0, arrival: Sequence[float] | None = None) -> list[Element]:
+    """Column by column, the earliest nets first (three-greedy); the latest goes to the fast pin.
+
+    `chance`: how often a later net is taken instead of an earliest one. `half`: chance of a full adder, not a half
+    adder, on the last three nets of a column. `arrival`: one time a net, in delays of an XOR gate.
+    """
+    generator = generator or random.Random(0)
+    columns, elements, count = _numbered(heights)
+    times = {net: (arrival[net] if arrival else 0.0) for nets in columns for net in nets}
+    for place in range(len(columns)):
+        queue = [(times[net], net) for net in columns[place]]
+        heapq.heapify(queue)
+
+        def take() -> int:
+            if chance and len(queue) > 3 and generator.random() < chance:
+                index = generator.randrange(min(len(queue), 6))
+                item = sorted(queue)[index]
+                queue.remove(item)
+                heapq.heapify(queue)
+                return item[1]
+            return heapq.heappop(queue)[1]
+
+        while len(queue) > 2:
+            pair = len(queue) == 3 and half < 1 and generator.random() > half
+            pins = sorted((take() for _ in range(2 if pair else 3)), key=times.__getitem__)
+            elements.append(("h" if pair else "f", *pins))
+            late, rest = times[pins[-1]], times[pins[-2]]
+            first = max(late, rest + 1) if not pair else late
+            sums, carries = first + 1, first + (1 if pair else 1.5)
+            for net, time, column in ((count, sums, place), (count + 1, carries, place + 1)):
+                times[net] = time
+                if column == place:
+                    heapq.heappush(queue, (time, net))
+                elif column < len(columns):
+                    columns[column].append(net)
+            count += 2
+    return elements
