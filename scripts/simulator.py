@@ -47,6 +47,8 @@ class Model:
     `component` makes the Amaranth top (None: the top module is in `sources`); `sources` are hand-written
     SystemVerilog files relative to the repository; `public` lists `module.signal` patterns (wildcards allowed) that a
     testbench touches besides the ports of the top; `key` holds whatever else decides the Verilog (a configuration).
+    `compile_once` names emitted modules that stand many times in the design: each becomes a library of its own that
+    all its instances share, which makes a large model a small one to compile.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Model:
     parameters: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     optimise: str = "-O2"
+    compile_once: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,7 @@ def _control_file(model: Model, verilog: Sequence[Path], directory: Path) -> Pat
     else:
         public.append((model.name, "*"))
     lines = [f'public_flat_rw -module "{module}" -var "{signal}"' for module, signal in public]
+    lines += [f'hier_block -module "{module}"' for module in model.compile_once]
     path = directory / "public.vlt"
     text = "`verilator_config\n" + "\n".join(lines) + "\n"
     if not path.exists() or path.read_text() != text:
@@ -192,6 +196,7 @@ def _verilate_command(model: Model, sources: Sequence[Path], directory: Path, wa
         "--cc", "--exe", "--vpi", "--timing", "--prefix", "Vtop", "-o", "simulate.so", "-Mdir", str(directory / "obj"),
         "--top-module", model.name, "--timescale", "1ns/1ps", "-O3", "--x-assign", "fast", "--x-initial", "unique",
         "-fno-merge-cond", "--output-split", "8000", *WARNINGS, *trace, *model.options,
+        *(["--hierarchical"] if model.compile_once else []),
         "-CFLAGS", f"-fPIC -fno-semantic-interposition -ftls-model=initial-exec -I{share / 'lib' / 'verilator'}",
         "-LDFLAGS", f"-shared -Wl,-Bsymbolic-functions -Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
         *(f"-D{name}={value}" for name, value in model.defines.items()),
@@ -206,8 +211,8 @@ def make_command(directory: Path, optimise: str, makefile: str = "Vtop.mk") -> l
     return [
         "make", "-s", "-j", str(len(os.sched_getaffinity(0))), "-C", str(directory), "-f", makefile,
         "CFG_CXXFLAGS_PCH_I=-include", "CFG_CXXFLAGS_STD=-std=gnu++20", "CFG_CXXFLAGS_COROUTINES=-fcoroutines",
-        "CFG_LDLIBS_THREADS=-pthread", "AR=ar", "PYTHON3=python3", f"OPT_FAST={optimise} -march=native",
-        "OPT_GLOBAL=-O2", "OPT_SLOW=-O0", *([f"OBJCACHE={ccache}"] if ccache else []),
+        "CFG_LDLIBS_THREADS=-pthread", "AR=ar", "PYTHON3=python3", f"OPT_FAST={optimise} -march=native -fPIC",
+        "OPT_GLOBAL=-O2 -fPIC", "OPT_SLOW=-O0 -fPIC", *([f"OBJCACHE={ccache}"] if ccache else []),
     ]  # fmt: skip
 
 
@@ -237,7 +242,8 @@ def build(model: Model, waves: bool = False, force: bool = False) -> Path:
                 raise SimulatorError(f"Model '{model.name}': there is no source file {source}")
         control = _control_file(model, verilog, directory)
         command = _verilate_command(model, [control, *sources, *verilog], directory, waves)
-        compile_command = make_command(directory / "obj", model.optimise)
+        makefile = "Vtop_hier.mk" if model.compile_once else "Vtop.mk"
+        compile_command = make_command(directory / "obj", model.optimise, makefile)
         contents = [path.read_bytes() for path in [control, ROOT / "scripts" / "host.cpp", *sources, *verilog]]
         key = _digest(*command, *compile_command, VERILATOR_VERSION, importlib.metadata.version("cocotb"), *contents)
         stamp = directory / "built.stamp"
@@ -313,7 +319,7 @@ def run(
         runner.test(
             test_module=testbench.module, hdl_toplevel=testbench.model.name, build_dir=directory, test_dir=work,
             hdl_toplevel_lang="verilog", testcase=test, seed=seed, waves=waves, results_xml=str(results), log_file=log,
-            plusargs=[*_random_state(seed), *testbench.plusargs, *plusargs],
+            plusargs=[*random_state(seed), *testbench.plusargs, *plusargs],
             extra_env={**testbench.environment, **(environment or {}), "SERRANO_SEED": str(seed),
                        "GPI_USERS": cocotb_tools.config.pygpi_entry_point()},
         )  # fmt: skip
@@ -328,7 +334,7 @@ def run(
     return _results(results, log)
 
 
-def _random_state(seed: int) -> list[str]:
+def random_state(seed: int) -> list[str]:
     """Arguments that start memories and undriven state from random values, so that nothing leans on zeros."""
     return [f"+verilator+seed+{seed % 2**31 or 1}", "+verilator+rand+reset+2"]
 

@@ -77,7 +77,6 @@ class Chip(wiring.Component):
         ]
         status = host.tiles[index]
         m.d.comb += [
-            tile.start.eq(status.start),
             status.running.eq(tile.running),
             status.done.eq(tile.done),
             status.error.eq(tile.error),

@@ -31,13 +31,12 @@ class TileStatus(wiring.Signature):
 
     Interface attributes
     --------------------
-    start: a pulse; running, done, error: state of the program; counters, hbm: counters of the tile and of its memory.
+    running, done, error: state of the program; counters, hbm: counters of the tile and of its memory.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "start": Out(1),
                 "running": In(1),
                 "done": In(1),
                 "error": In(TileError),
@@ -149,8 +148,6 @@ class HostPort(wiring.Component):
                 m.d.sync += values["threshold"].eq(bus.wdata)
             with m.If((bus.awaddr == REGISTERS["clear"].offset) & whole & bus.wdata[0]):
                 m.d.sync += [values["signals"].eq(0), values["results"].eq(0), errors.eq(0)]
-            with m.If((bus.awaddr == REGISTERS["start"].offset) & whole):
-                m.d.comb += [tile.start.eq(bus.wdata[index]) for index, tile in enumerate(self.tiles)]
 
     def _register_read(self, m: Module, values: dict) -> None:
         bus = self.registers

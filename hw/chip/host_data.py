@@ -1,6 +1,6 @@
 """The host's AXI4 data port: activations and programs in, results out."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory as Storage
 from amaranth.lib.wiring import In, Out
@@ -64,11 +64,12 @@ class HostData(wiring.Component):
         address, fault, elements = Signal(32), Signal(Response), Signal(256)
         m.d.comb += axi.bresp.eq(fault)
         window, block, tile = address[28:], address[6:28], address[20:28]
-        activation, program = window == Window.ACTIVATIONS, window == Window.PROGRAMS
+        activation, start = window == Window.ACTIVATIONS, window == Window.START
+        program = (window == Window.PROGRAMS) | start
         in_memory = Mux(
             activation,
             (block[:6] < config.tile.rows) & (block[6:] < config.tile.activation_depth),
-            (tile < config.tiles) & (address[5:20] < config.tile.instruction_depth),
+            (tile < config.tiles) & (address[5:20] < Mux(start, 1, config.tile.instruction_depth)),
         )
         wrong = Signal(Response)
         with m.If(window == Window.RESULTS):
@@ -78,7 +79,7 @@ class HostData(wiring.Component):
         with m.Elif(~axi.wstrb.all()):
             m.d.comb += wrong.eq(Response.SLVERR)
         good = (fault == Response.OKAY) & (wrong == Response.OKAY)
-        self._flits(m, address, elements)
+        self._flits(m, address, elements, start)
 
         sending = Signal()  # this beat becomes a flit
         m.d.comb += sending.eq(good & (program | address[5]))
@@ -110,7 +111,7 @@ class HostData(wiring.Component):
                 with m.If(axi.bready):
                     m.next = "IDLE"
 
-    def _flits(self, m: Module, address: Signal, elements: Signal) -> None:
+    def _flits(self, m: Module, address: Signal, elements: Signal, start: Value) -> None:
         """The flit that the beat at `address` would become."""
         config = self.config
         everyone, one = self.collective.payload, self.request.payload
@@ -125,7 +126,7 @@ class HostData(wiring.Component):
             everyone.payload.data.scale.eq(self.axi.wdata[:8]),
             one.header.kind.eq(Kind.WRITE),
             one.header.last.eq(1),
-            one.payload.memory.eq(Memory.PROGRAM),
+            one.payload.memory.eq(Mux(start, Memory.SIGNAL, Memory.PROGRAM)),
             one.payload.address.eq(address[5:20]),
             one.payload.data.elements.as_value().eq(self.axi.wdata),
         ]
@@ -152,7 +153,7 @@ class HostData(wiring.Component):
         m.d.comb += [read.addr.eq(granule), axi.rlast.eq(left == 0), axi.rresp.eq(fault)]
         with m.If((fault == Response.OKAY) & (window == Window.RESULTS) & (granule < depth)):
             m.d.comb += axi.rdata.eq(read.data)
-        with m.Elif((window == Window.ACTIVATIONS) | (window == Window.PROGRAMS)):
+        with m.Elif(window.matches(Window.ACTIVATIONS, Window.PROGRAMS, Window.START)):
             m.d.comb += axi.rresp.eq(Response.SLVERR)
         with m.Elif(fault == Response.OKAY):
             m.d.comb += axi.rresp.eq(Response.DECERR)

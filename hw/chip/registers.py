@@ -33,7 +33,6 @@ REGISTERS = {
     for register in (
         Register("identity", 0x00, "ro", "0x53455252"),
         Register("tiles", 0x04, "ro", "number of tiles"),
-        Register("start", 0x08, "w1", "bit t starts tile t's program, with its counters at zero"),
         Register("running", 0x0C, "ro", "bit t: tile t runs"),
         Register("done", 0x10, "ro", "bit t: tile t has ended its program"),
         Register("error", 0x14, "ro", "what went wrong since reset, see Error; cleared by writing 1 to `clear`"),
@@ -76,3 +75,5 @@ class Window(IntEnum):
     """Write: block with remote-write address a at byte 64*a: its elements, at +32 its scale; goes to every tile."""
     PROGRAMS = 2
     """Write: instruction i of tile t at byte (t << 20) + 32*i."""
+    START = 3
+    """Write: a beat at byte t << 20 starts tile t's program, behind the instructions that were written before."""

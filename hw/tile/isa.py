@@ -36,7 +36,7 @@ class Memory(enum.Enum, shape=2):
     RESULTS = 2
     """A granule of the host port's result memory."""
     SIGNAL = 3
-    """The host port's signal counter; the data is the tag."""
+    """At the host port: its signal counter, the data is the tag. At a tile: start the program, counters at zero."""
 
 
 class Block(data.Struct):

@@ -29,11 +29,10 @@ class Tile(wiring.Component):
 
     Interface attributes
     --------------------
-    start: a pulse: run the program from the beginning, counters at zero.
     running, done, error: state of the program.
     counters: see `hw.tile.isa.COUNTERS`.
     descriptors: granules to read from the tile's memory; granules: what was read, in order.
-    i: remote writes from the network (activation blocks, instructions); never refused.
+    i: remote writes from the network (activation blocks, instructions, the start of the program); never refused.
     o: remote writes to the network (results, counters, signals), in program order.
     """
 
@@ -41,7 +40,6 @@ class Tile(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "start": In(1),
                 "running": Out(1),
                 "done": Out(1),
                 "error": Out(TileError),
@@ -73,7 +71,6 @@ class Tile(wiring.Component):
         self._receive(m, sequencer, array)
         self._send(m, sequencer, array)
         m.d.comb += [
-            sequencer.start.eq(self.start),
             sequencer.quiet.eq(~array.busy),
             self.running.eq(sequencer.running),
             self.done.eq(sequencer.done),
@@ -87,7 +84,7 @@ class Tile(wiring.Component):
     def _receive(self, m: Module, sequencer: Sequencer, array: Array) -> None:
         """Remote writes go to the memory that they name; one a cycle, always accepted."""
         write = self.i.payload
-        to = {memory: Signal(name=f"write_{memory.name.lower()}") for memory in (Memory.ACTIVATIONS, Memory.PROGRAM)}
+        to = {memory: Signal(name=f"write_{memory.name.lower()}") for memory in Memory}
         m.d.comb += self.i.ready.eq(1)
         m.d.comb += [enable.eq(self.i.valid & (write.memory == memory)) for memory, enable in to.items()]
         m.d.comb += [
@@ -99,6 +96,7 @@ class Tile(wiring.Component):
             sequencer.write_enable.eq(to[Memory.PROGRAM]),
             sequencer.write_address.eq(write.address),
             sequencer.write_data.eq(write.data.elements.as_value()),
+            sequencer.start.eq(to[Memory.SIGNAL]),
         ]
 
     def _send(self, m: Module, sequencer: Sequencer, array: Array) -> None:
@@ -113,7 +111,7 @@ class Tile(wiring.Component):
         grow, running = counters.increments, self.running
         no_job = running & array.stalls.no_job
         m.d.comb += [
-            counters.clear.eq(self.start),
+            counters.clear.eq(sequencer.start),
             grow.cycles.eq(running),
             grow.issue.eq(array.issuing),
             grow.block_dots.eq(array.block_dots),

@@ -20,6 +20,7 @@ def model(config: ChipConfig) -> Model:
         sources=SOURCES,
         key=repr(config),
         optimise="-O2",
+        compile_once=(f"array_row_{config.tile.key}", f"hbm_{config.name}"),
     )
 
 

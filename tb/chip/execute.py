@@ -31,7 +31,8 @@ async def execute(host: Host, plan: Plan, progress: Callable[[str], None] = lamb
         await host.load_program(tile, program)
     await host.write("clear", 1)
     start, begun = int(host.dut.cycle.value), time.perf_counter()
-    await host.write("start", (1 << tiles) - 1)
+    for tile in range(tiles):
+        await host.start(tile)
     phases = []
     for number, phase in enumerate(plan.phases):
         await host.write_blocks(phase.blocks)

@@ -63,6 +63,11 @@ class Host:
         response = await self.axi.write((Window.PROGRAMS << 28) | tile << 20, image)
         assert response.resp == 0, f"program of tile {tile}: response {response.resp!r}"
 
+    async def start(self, tile: int) -> None:
+        """Start a tile's program; it comes behind the instructions on their own way."""
+        response = await self.axi.write((Window.START << 28) | tile << 20, bytes(32))
+        assert response.resp == 0, f"start of tile {tile}: response {response.resp!r}"
+
     async def write_blocks(self, blocks: Any) -> None:
         """Activation blocks (remote-write address, elements, scale) to every tile; neighbours go in one burst."""
         run: list[bytes] = []

@@ -112,6 +112,8 @@ async def test_data_port_errors(dut):
         0x5000_0000: AxiResp.DECERR,
         Window.RESULTS << 28: AxiResp.SLVERR,
         (Window.PROGRAMS << 28) | config.tiles << 20: AxiResp.DECERR,
+        (Window.START << 28) | config.tiles << 20: AxiResp.DECERR,
+        (Window.START << 28) | 32: AxiResp.DECERR,
         (Window.PROGRAMS << 28) | config.tile.instruction_depth * 32: AxiResp.DECERR,
         (Window.ACTIVATIONS << 28) | config.tile.rows << 6: AxiResp.DECERR,
         (Window.ACTIVATIONS << 28) | config.tile.activation_depth << 12: AxiResp.DECERR,
@@ -123,6 +125,7 @@ async def test_data_port_errors(dut):
     wrong_reads = {
         0x6000_0000: AxiResp.DECERR,
         Window.PROGRAMS << 28: AxiResp.SLVERR,
+        Window.START << 28: AxiResp.SLVERR,
         config.result_granules * 32: AxiResp.DECERR,
     }
     for address, response in wrong_reads.items():
@@ -137,13 +140,13 @@ async def test_refused_program(dut):
     host = Host(dut)
     await host.reset()
     await host.load_program(1, [9])  # no such opcode
-    await host.write("start", 2)
+    await host.start(1)
     await ClockCycles(dut.clk, 20)
     assert int(dut.irq.value), "no interrupt for a refused program"
     assert await host.read("error") == 1 << Error.TILE
     assert await host.read("tile_error") == 1 << 2
     await host.load_program(1, [0])
-    await host.write("start", 2)
-    await host.write("clear", 1)
+    await host.start(1)
     await ClockCycles(dut.clk, 20)
+    await host.write("clear", 1)
     assert await host.read("error") == 0 and not int(dut.irq.value)

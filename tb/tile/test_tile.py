@@ -43,6 +43,9 @@ def remote_write(memory: Memory, address: int, codes, scale: int = 0) -> dict:
     }  # fmt: skip
 
 
+START = remote_write(Memory.SIGNAL, 0, bytes(32))
+
+
 def as_write(value: dict) -> Write:
     """A transfer of the port `o` as the golden machine says it."""
     node, write = value["destination"], value["write"]
@@ -78,7 +81,6 @@ class TB:
         self.sink = StreamSink(StreamPort(dut, "o", Outgoing), pause) if sink else None
 
     async def reset(self):
-        self.dut.start.value = 0
         self.dut.rst.value = 1
         cocotb.start_soon(Clock(self.dut.clk, 1, "ns").start())
         await ClockCycles(self.dut.clk, 2)
@@ -90,10 +92,8 @@ class TB:
             await self.network.send(remote_write(Memory.PROGRAM, address, word.to_bytes(32, "little")))
 
     async def start(self):
-        self.dut.start.value = 1
-        await RisingEdge(self.dut.clk)
-        self.dut.start.value = 0
-        await RisingEdge(self.dut.clk)
+        await self.network.send(START)
+        await ClockCycles(self.dut.clk, 2)
 
     async def activations(self, work: Work):
         for address, codes, scale in work.blocks:
@@ -273,7 +273,6 @@ class test_random(uvm_test):
         self.raise_objection()
         dut, environment = cocotb.top, self.environment
         self.memory = WeightMemory(dut, randomly(0.3, SEED), randomly(0.5, SEED + 1))
-        dut.start.value = 0
         dut.rst.value = 1
         cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
         await ClockCycles(dut.clk, 2)
@@ -300,10 +299,7 @@ class test_random(uvm_test):
             work.image[0][40] ^= 0x55
         self.memory.image = np.concatenate(work.image).tobytes()
         words = [remote_write(Memory.PROGRAM, i, word.to_bytes(32, "little")) for i, word in enumerate(program)]
-        await StreamSequence(words).start(environment.network.sequencer)
-        dut.start.value = 1
-        await RisingEdge(dut.clk)
-        dut.start.value = 0
+        await StreamSequence([*words, START]).start(environment.network.sequencer)
         blocks = [remote_write(Memory.ACTIVATIONS, *block) for block in work.blocks]
         await StreamSequence(blocks).start(environment.network.sequencer)
         for _ in range(20_000):
