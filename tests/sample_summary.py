@@ -29,6 +29,8 @@ def _scenario(model: str, chip: str, rate: float, watts: float) -> dict[str, Any
             {"name": "chip power", "value": watts, "low": 0.6 * watts, "high": 1.7 * watts, "unit": "W",
              "kind": "assumed", "source": "energy a bit"},
             {"name": "HBM bandwidth", "value": 8.0, "unit": "TB/s", "kind": "published", "source": "a data sheet"},
+            {"name": "share: weights", "value": 70.0, "unit": "%", "kind": "derived"},
+            {"name": "share: attention", "value": 30.0, "unit": "%", "kind": "assumed"},
             {"name": "cycles a layer", "value": 123456, "unit": "cycles", "kind": "measured"},
         ],
     }  # fmt: skip

@@ -113,7 +113,7 @@ def page() -> str:
 def test_page_holds_every_figure_and_picture(page: str) -> None:
     for item in sample()["figures"]:
         assert f"<code>{item['id']}</code>" in page
-    assert page.count("<svg") == 6  # utilisation, stalls, bandwidth, tok/s, watts, wall time
+    assert page.count("<svg") == 7  # utilisation, stalls, bandwidth, tok/s, watts, shares, wall time
     for kind in ("measured", "derived", "published", "assumed"):
         assert f'<span class="kind {kind}">{kind}</span>' in page
     assert "Why is the sky &lt;blue&gt;?" in page

@@ -34,23 +34,19 @@ def headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return tiles
 
 
-def units(summary: Mapping[str, Any]) -> list[str]:
-    """Units of the extrapolation that are drawn: throughput first, then power."""
-    present = {item["unit"] for scenario in summary["extrapolation"] for item in scenario["quantities"]}
-    drawn = [unit for unit in sorted(present) if "tok/s" in unit]
-    return drawn + [unit for unit in sorted(present) if unit in ("W", "kW")]
-
-
 def render(summary: Mapping[str, Any]) -> str:
     """The page of a checked summary."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
                                      lstrip_blocks=True)  # fmt: skip
     environment.filters |= {"text": text, "percent": terminal.percent, "band": terminal.band,
-                            "main_stall": terminal.main_stall}  # fmt: skip
+                            "main_stall": terminal.main_stall, "shares": terminal.shares}  # fmt: skip
     drawn = [("How busy the array and the memory were", pictures.utilisation(summary)),
              ("Where the array's cycles went", pictures.stalls(summary)),
              ("What the memory delivered", pictures.bandwidth(summary))]  # fmt: skip
-    extrapolated = [pictures.quantities(summary, unit) for unit in units(summary)]
+    extrapolated = [
+        pictures.quantities(summary, {"tok/s/user": 1}), pictures.quantities(summary, {"W": 1, "kW": 1000}),
+        pictures.shares(summary),
+    ]  # fmt: skip
     return environment.from_string(TEMPLATE.read_text()).render(
         summary=summary, headline=headline(summary), kinds=KINDS, pictures=drawn,
         extrapolated=[picture for picture in extrapolated if picture],

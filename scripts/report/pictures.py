@@ -11,6 +11,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from scripts.report import terminal
+
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY, YELLOW, GREY = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#b8bec6")  # fmt: skip
 CAUSES = (ORANGE, GREEN, PURPLE, YELLOW, RED, SKY)
@@ -144,25 +146,36 @@ def time(summary: Mapping[str, Any]) -> str:
     return _svg(draw)
 
 
-def quantities(summary: Mapping[str, Any], unit: str) -> str:
-    """All extrapolated quantities of one unit on a logarithmic scale, with their bands, coloured by kind."""
-    rows = [
-        (f"{scenario['model']}\n{quantity['name']}, {scenario['chip']}", quantity)
-        for scenario in summary["extrapolation"]
-        for quantity in scenario["quantities"]
-        if quantity["unit"] == unit and isinstance(quantity["value"], (int, float)) and quantity["value"] > 0
-    ]
+def _drawn(summary: Mapping[str, Any], units: Mapping[str, float]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Label and quantity of everything in these units, scaled to the first; a published number is of its own chip."""
+    rows = []
+    for scenario in summary["extrapolation"]:
+        for item in scenario["quantities"]:
+            if item["unit"] not in units or not isinstance(item["value"], (int, float)) or item["value"] <= 0:
+                continue
+            scale = units[item["unit"]]
+            scaled = {key: scale * item[key] for key in ("value", "low", "high") if key in item}
+            chip = "" if item["kind"] == "published" else f", {scenario['chip']}"
+            rows.append((f"{scenario['model']}\n{item['name']}{chip}", {**item, **scaled}))
+    return rows
+
+
+def quantities(summary: Mapping[str, Any], units: Mapping[str, float]) -> str:
+    """Extrapolated quantities on a logarithmic scale, with their bands, coloured by kind; empty for fewer than two.
+
+    `units` maps each unit that is drawn to its factor in the first one.
+    """
+    rows = _drawn(summary, units)
 
     def draw() -> Canvas:
         figure, axis = plt.subplots(figsize=(9.6, 0.8 + 0.5 * len(rows)))
         for row, (_, item) in enumerate(rows):
             low, high = item.get("low", item["value"]), item.get("high", item["value"])
-            axis.plot(
-                [low, high], [row, row], color=KINDS[item["kind"]], linewidth=6, alpha=0.35, solid_capstyle="butt"
-            )
-            axis.plot(item["value"], row, "o", color=KINDS[item["kind"]], markersize=7)
-            axis.annotate(f"{item['value']:,.4g}", (item["value"], row), (0, 8), textcoords="offset points",
-                          ha="center", fontsize=8)  # fmt: skip
+            colour = KINDS[item["kind"]]
+            axis.plot([low, high], [row, row], color=colour, linewidth=6, alpha=0.35, solid_capstyle="butt")
+            axis.plot(item["value"], row, "o", color=colour, markersize=7)
+            place = (item["value"], row)
+            axis.annotate(f"{item['value']:,.4g}", place, (0, 8), textcoords="offset points", ha="center", fontsize=8)
         axis.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
         axis.set_ylim(len(rows) - 0.5, -0.7)
         axis.set_xscale("log")
@@ -170,10 +183,41 @@ def quantities(summary: Mapping[str, Any], unit: str) -> str:
         axis.xaxis.set_minor_formatter("")
         axis.margins(x=0.12)
         axis.grid(axis="x", color="#e3e7ec")
-        axis.set_xlabel(f"{unit} (band shaded)")
+        axis.set_xlabel(f"{next(iter(units))} (band shaded)")
         used = [kind for kind in KINDS if any(item["kind"] == kind for _, item in rows)]
         handles = [plt.Line2D([], [], marker="o", linestyle="", color=KINDS[kind]) for kind in used]
         figure.legend(handles, used, loc="outside lower center", ncols=4)
+        return figure
+
+    return _svg(draw) if len(rows) > 1 else ""
+
+
+def shares(summary: Mapping[str, Any]) -> str:
+    """What part of a step's time goes where, a bar a scenario; what is assumed is hatched."""
+    rows = [(scenario["model"], terminal.shares(scenario)) for scenario in summary["extrapolation"]]
+    rows = [(model, parts) for model, parts in rows if parts]
+    names = list(dict.fromkeys(item["name"].removeprefix("share: ") for _, parts in rows for item in parts))
+    colours = dict(zip(names, (BLUE, *CAUSES, GREY, "#999933", "#882255"), strict=False))
+
+    def draw() -> Canvas:
+        figure, axis = plt.subplots(figsize=(9.6, 1.1 + 0.5 * len(rows)))
+        for row, (_, parts) in enumerate(rows):
+            left = 0.0
+            for item in parts:
+                name = item["name"].removeprefix("share: ")
+                hatch = "//" if item["kind"] == "assumed" else None
+                (bar,) = axis.barh(row, item["value"], 0.6, left=left, color=colours.get(name, GREY), hatch=hatch,
+                                   edgecolor="white", linewidth=0.5)  # fmt: skip
+                if item["value"] >= 4:
+                    axis.annotate(f"{item['value']:.0f}", bar.get_center(), ha="center", va="center", fontsize=8)
+                left += item["value"]
+        axis.set_yticks(range(len(rows)), [model for model, _ in rows])
+        axis.invert_yaxis()
+        axis.tick_params(axis="y", length=0)
+        axis.set_xlim(0, 100)
+        axis.set_xlabel("time of a decode step, % (hatched: assumed)")
+        patches = [plt.Rectangle((0, 0), 1, 1, color=colours.get(name, GREY)) for name in names]
+        figure.legend(patches, names, loc="outside lower center", ncols=4)
         return figure
 
     return _svg(draw) if rows else ""

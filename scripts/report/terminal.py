@@ -62,13 +62,17 @@ def products(summary: Mapping[str, Any]) -> Table:
     return made
 
 
-def extrapolation(summary: Mapping[str, Any]) -> Table:
-    """What the run says about whole models and chips, each number with its kind."""
-    made = table("From cycles to tok/s and watts", ("quantity",), ("value (band)",), ("unit", "kind"))
-    for scenario in summary["extrapolation"]:
-        made.add_section()
-        made.add_row(f"[italic]{scenario['model']} on {scenario['chip']}[/]")
-        for quantity in scenario["quantities"]:
+def shares(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The quantities of a scenario that say what part of a step's time goes where: named ``share: ...``, in %."""
+    return [item for item in scenario["quantities"] if item["name"].startswith("share: ")]
+
+
+def extrapolation(scenario: Mapping[str, Any]) -> Table:
+    """What the run says about one model on one chip, each number with its kind; the shares are on the page."""
+    title = f"{scenario['model']} on {scenario['chip']}"
+    made = table(title, ("quantity",), ("value (band)",), ("unit", "kind"))
+    for quantity in scenario["quantities"]:
+        if quantity not in shares(scenario):
             made.add_row(f" {quantity['name']}", band(quantity), quantity["unit"], quantity["kind"])
     return made
 
@@ -92,8 +96,8 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     if summary["outside_rtl"]:
         outside = "; ".join(f"{item['what']} ({item['where']})" for item in summary["outside_rtl"])
         console.print(f"Computed outside the RTL: {outside}", highlight=False)
-    if summary["extrapolation"]:
-        console.print(extrapolation(summary))
+    for scenario in summary["extrapolation"]:
+        console.print(extrapolation(scenario))
     if summary["figures"]:
         show_figures(summary["figures"], title="Figures", console=console)
     console.print(verdict(summary))
