@@ -14,7 +14,7 @@ from hw.config import ChipConfig, ConfigError
 from hw.tile.config import TileConfig
 from hw.tile.isa import Memory
 from hw.tile.program import Await, Destination, Halt, Matmul, ProgramError, encode, encode_program, slots_for
-from scripts.sim.lower import lower, results
+from golden.compiler import lower, results
 
 SMALL = ChipConfig(tile=TileConfig(rows=3, columns=2, slots=4, passes=4, activation_depth=64))
 

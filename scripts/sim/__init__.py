@@ -16,7 +16,7 @@ from golden.smollm2 import ModelFileError
 from hw.config import DEFAULT, ChipConfig, ConfigError, load
 from scripts.extrapolate import extrapolate
 from scripts.figures import Figure, commit, record
-from scripts.sim.lower import Plan, lower
+from golden.compiler import Plan, lower
 from scripts.sim.measure import first_difference, product_records
 from scripts.sim.stages import Stages
 from scripts.sim.work import DEFAULT_PROMPT, OUTSIDE, PromptError, Work, prepare

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hw.config import ChipConfig
 from hw.tile.isa import COUNTERS
-from scripts.sim.lower import RECORD_GRANULES, PlacedProduct, Plan, results
+from golden.compiler import RECORD_GRANULES, PlacedProduct, Plan, results
 from scripts.sim.work import Work
 
 STALLS = {

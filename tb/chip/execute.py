@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.sim.lower import Plan
+from golden.compiler import Plan
 from tb.chip.host import Host
 
 

@@ -12,7 +12,7 @@ from golden.machine import TileMachine
 from golden.model import Product, Quantised
 from hw.chip.registers import REGISTERS, Error, Window
 from hw.tile.isa import Memory
-from scripts.sim.lower import Plan, lower, results
+from golden.compiler import Plan, lower, results
 from tb.chip import default
 from tb.chip.execute import execute
 from tb.chip.host import Host
