@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 __all__ = [
     "BIAS", "INFINITY", "MINUS_ONE", "NAN", "NEGATIVE_INFINITY", "NEGATIVE_ZERO", "ONE", "Float32", "Unpacked",
-    "infinity", "is_nan", "leading_zeros", "maximum", "minimum", "order", "round_pack", "shift_left", "shift_right",
+    "infinity", "is_nan", "maximum", "minimum", "order", "round_pack", "shift_left", "shift_right",
     "unpack",
 ]  # fmt: skip
 
@@ -78,24 +78,6 @@ def _named(m: Module, value: ValueLike, name: str) -> Signal:
     result = Signal(Value.cast(value).shape(), name=name)
     m.d.comb += result.eq(value)
     return result
-
-
-def leading_zeros(m: Module, value: Value, name: str = "zeros") -> Signal:
-    """Zeros above the highest set bit of `value`; for 0, its width. A balanced tree."""
-    width = len(value)
-    size = 1 << (width - 1).bit_length()
-    # Padding below with ones makes the count of an all-zero value its own width.
-    padded = Cat(Const((1 << (size - width)) - 1, size - width), value)
-    layer = [(_named(m, ~padded[i], f"{name}_1_{i}"),) * 2 for i in reversed(range(size))]
-    half = 1
-    while len(layer) > 1:
-        joined = []
-        for i in range(0, len(layer), 2):
-            (high, high_empty), (low, low_empty) = layer[i], layer[i + 1]
-            count = _named(m, Mux(high_empty, low + half, high), f"{name}_{2 * half}_{i // 2}")
-            joined.append((count, _named(m, high_empty & low_empty, f"{name}_empty_{2 * half}_{i // 2}")))
-        layer, half = joined, half * 2
-    return layer[0][0]
 
 
 def shift_left(m: Module, value: Value, amount: Value, name: str = "shift_left") -> Signal:

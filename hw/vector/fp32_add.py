@@ -5,7 +5,8 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data
 
-from hw.vector.float32 import NAN, infinity, leading_zeros, round_pack, shift_left, shift_right, unpack
+from hw.numerics.pipeline import normalise
+from hw.vector.float32 import NAN, infinity, round_pack, shift_left, shift_right, unpack
 from hw.vector.fp32_multiply import Operands
 from hw.vector.pipeline import FixedLatency
 
@@ -77,7 +78,7 @@ class Fp32Add(FixedLatency):
         zero = second.total == 0
         # `total` has two bits before the point: no shift means an exponent one higher.
         m.d.comb += [
-            zeros.eq(leading_zeros(m, second.total, "count")),
+            zeros.eq(normalise(m, second.total, "total")[1]),
             places.eq(Mux(zeros > second.exponent, second.exponent, zeros)),
         ]
         with m.If(self.enable):

@@ -3,7 +3,8 @@
 from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data
 
-from hw.vector.float32 import BIAS, NAN, infinity, leading_zeros, round_pack, shift_left, unpack
+from hw.numerics.pipeline import normalise
+from hw.vector.float32 import BIAS, NAN, infinity, round_pack, unpack
 from hw.vector.pipeline import FixedLatency
 
 __all__ = ["Fp32Multiply", "Operands"]
@@ -44,7 +45,7 @@ class Fp32Multiply(FixedLatency):
             for i in range(3)
         ]
         first, second, third = stages
-        zeros = leading_zeros(m, product)
+        shifted, zeros = normalise(m, product, "product")
         rounded = round_pack(m, third.sign, third.exponent, normal)
         with m.If(self.enable):
             m.d.sync += [
@@ -56,7 +57,7 @@ class Fp32Multiply(FixedLatency):
                 first.bits.eq(Mux(nan, NAN, infinity(sign))),
                 product.eq(significands.a * significands.b),
                 second.eq(first),
-                normal.eq(shift_left(m, product, zeros)),
+                normal.eq(shifted),
                 third.eq(second),
                 third.exponent.eq(Mux(product == 0, 0, second.exponent - zeros)),
                 self.result.eq(Mux(third.special, third.bits, rounded)),

@@ -14,7 +14,8 @@ from golden.tables import (
     reciprocal_table,
     rsqrt_table,
 )
-from hw.vector.float32 import BIAS, NAN, infinity, leading_zeros, round_pack, shift_left, shift_right, unpack
+from hw.numerics.pipeline import normalise
+from hw.vector.float32 import BIAS, NAN, infinity, round_pack, shift_right, unpack
 from hw.vector.pipeline import FixedLatency
 
 __all__ = ["Function", "FunctionOperands", "FunctionUnit"]
@@ -117,11 +118,10 @@ class FunctionUnit(FixedLatency):
         """First stage, combinational: table address, place and exponent, or the special result."""
         x = unpack(m, self.operands.x, "x")
         whole, fraction, far = self._fixed_point(m, x)
-        zeros = leading_zeros(m, x.significand)
-        normal, exponent = Signal(24), Signal(signed(10))
+        normal, zeros = normalise(m, x.significand, "significand")
+        exponent = Signal(signed(10))
         reduced = Signal(_Reduced, name="reduction")
         m.d.comb += [
-            normal.eq(shift_left(m, x.significand, zeros)),
             exponent.eq(x.exponent - zeros),
             reduced.bits.eq(self.operands.x),
         ]

@@ -1,6 +1,6 @@
 """RMSNorm on the vector engine."""
 
 from scripts.simulator import Testbench
-from tb.vector.models import ENGINE_4
+from tb.vector.models import ENGINE
 
-TESTBENCHES = [Testbench("rmsnorm", ENGINE_4, "tb.rmsnorm.test_rmsnorm", environment={"LANES": "4"})]
+TESTBENCHES = [Testbench("rmsnorm", ENGINE, "tb.rmsnorm.test_rmsnorm", environment={"LANES": "2"})]

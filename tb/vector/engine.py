@@ -24,7 +24,7 @@ from tb.common.stream import StreamAgent, StreamPort, StreamSequence, randomly
 from tb.vector.lower import Lowered, kept, lower_all
 from tb.vector.units import SEED, reset
 
-LANES = int(os.environ.get("LANES", "4"))
+LANES = int(os.environ.get("LANES", "2"))
 TIMEOUT = 200_000
 
 

@@ -23,12 +23,11 @@ def _function() -> wiring.Component:
     return Streamed(FunctionUnit())
 
 
-def _engine(lanes: int) -> Model:
-    return Model(f"vector_engine_{lanes}", lambda: VectorEngine(lanes, 1024), key=str(lanes))
+# These run a few thousand cycles each: a quick build is worth more than a fast model.
+QUICK = "-O0"
 
-
-FP32_ADD = Model("fp32_add_unit", _add)
-FP32_MULTIPLY = Model("fp32_multiply_unit", _multiply)
-FUNCTION = Model("vector_function_unit", _function)
-ENGINE_4 = _engine(4)
-UNIT_4 = Model("vector_unit_4", lambda: VectorUnit(4, 512, 256), key="4, 512, 256")
+FP32_ADD = Model("fp32_add_unit", _add, optimise=QUICK)
+FP32_MULTIPLY = Model("fp32_multiply_unit", _multiply, optimise=QUICK)
+FUNCTION = Model("vector_function_unit", _function, optimise=QUICK)
+ENGINE = Model("vector_engine_2", lambda: VectorEngine(2, 1024), key="2, 1024", optimise=QUICK)
+UNIT = Model("vector_unit_2", lambda: VectorUnit(2, 1024, 128), key="2, 1024, 128", optimise=QUICK)
