@@ -60,7 +60,19 @@ class Chip(wiring.Component):
         m.d.comb += host.refused.eq(Cat(refused).any())
         for index in range(config.tiles):
             self._tile(m, index, mesh, host)
+        self._strays(m, mesh, host)
         return m
+
+    def _strays(self, m: Module, mesh: Mesh, host: HostPort) -> None:
+        """Flits of a class that an endpoint does not take are taken all the same, as an error: nothing may jam."""
+        here = self.config.mesh.endpoint(0, 0, 1)
+        unused = [mesh.receive[here][TrafficClass.REQUEST], mesh.receive[here][TrafficClass.COLLECTIVE]]
+        unused += [
+            mesh.receive[self.config.mesh.endpoint(*self.config.place(index))][TrafficClass.RESPONSE]
+            for index in range(self.config.tiles)
+        ]
+        m.d.comb += [flits.ready.eq(1) for flits in unused]
+        m.d.comb += host.stray.eq(Cat(flits.valid for flits in unused).any())
 
     def _tile(self, m: Module, index: int, mesh: Mesh, host: HostPort) -> None:
         config = self.config

@@ -62,7 +62,7 @@ class HostPort(wiring.Component):
     irq: level; `signals` has reached `threshold`, or `error` is not zero.
     tiles: status wires of each tile.
     request, collective: flits into the network; responses: flits from it, never refused.
-    refused: the network dropped a flit in this cycle.
+    refused: the network dropped a flit in this cycle; stray: one reached an endpoint that has no use for its class.
     """
 
     def __init__(self, config: ChipConfig):
@@ -78,6 +78,7 @@ class HostPort(wiring.Component):
                 "collective": Out(flit),
                 "responses": In(flit),
                 "refused": In(1),
+                "stray": In(1),
             }
         )
 
@@ -127,7 +128,7 @@ class HostPort(wiring.Component):
             | Cat(tile.error != TileError.NONE for tile in self.tiles).any() << Error.TILE
             | self.refused << Error.DESTINATION
             | (arrived & is_result & ~inside) << Error.RESULT_ADDRESS
-            | (arrived & ~is_result & ~is_signal) << Error.WRITE
+            | (self.stray | (arrived & ~is_result & ~is_signal)) << Error.WRITE
         )
 
     def _register_write(self, m: Module, values: dict, errors: Signal) -> None:

@@ -63,7 +63,7 @@ class Error(IntEnum):
     RESULT_ADDRESS = 2
     """A result was for a granule beyond the result memory, and was dropped."""
     WRITE = 3
-    """A remote write reached the host that is neither a result nor a signal, and was dropped."""
+    """A remote write came to a place that has no use for it (a result to a tile, an instruction to the host)."""
 
 
 class Window(IntEnum):

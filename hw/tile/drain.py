@@ -101,8 +101,8 @@ class DrainEngine(wiring.Component):
             m.d.sync += [position.eq(0), row.eq(0), pass_.eq(0), line.eq(0)]
             m.d.sync += before.eq(Mux(group.last, 0, before + offset + 1))
 
-        # One cycle later the values are here.
-        arrived, emit = Signal(), Signal()
+        # One cycle later the values are here; the group may be gone by then.
+        arrived, emit, destination = Signal(), Signal(), Signal(Node)
         address, arrived_fragment, arrived_piece = Signal(24), Signal.like(slot), Signal.like(piece)
         m.d.sync += [
             arrived.eq(step),
@@ -111,13 +111,14 @@ class DrainEngine(wiring.Component):
             arrived_fragment.eq(fragment),
             arrived_piece.eq(piece),
             self.row.eq(row),
+            destination.eq(job.destination),
         ]
         lanes = self._pack(m, arrived, arrived_fragment, arrived_piece)
         write = queue.i.payload.write
         m.d.comb += [
             self.busy.eq(self.groups.valid | emit | queue.o.valid),
             queue.i.valid.eq(emit),
-            queue.i.payload.destination.eq(job.destination),
+            queue.i.payload.destination.eq(destination),
             write.memory.eq(Memory.RESULTS),
             write.address.eq(address),
             write.data.elements.as_value().eq(lanes),
@@ -158,6 +159,7 @@ class DrainEngine(wiring.Component):
         with m.If(recording & settled & queue.i.ready):
             m.d.comb += [
                 queue.i.valid.eq(1),
+                queue.i.payload.destination.eq(group.job.destination),
                 write.address.eq(group.job.record_address + index),
                 write.data.elements.as_value().eq(counters.word_select(index, LANES * 32)),
             ]

@@ -42,7 +42,7 @@ class Work:
         result = 4096 * len(self.commands)
         formats = [self.choice.choice(self.config.formats) for _ in range(2)]
         command = Matmul(
-            rows, inputs, outputs, self.granules, self.base, HOST, result, 64, *formats,
+            rows, inputs, outputs, self.granules, self.base, self._destination(), result, 64, *formats,
             record_address=result + 4000 if record else None,
         )  # fmt: skip
         codes, scales = self._blocks(outputs, inputs, command.weight_format, special)
@@ -58,6 +58,9 @@ class Work:
         self.base += -(-rows // self.config.rows) * k_blocks
         self.commands += [Await(rows * k_blocks), command]
         return command
+
+    def _destination(self) -> Destination:
+        return Destination(self.choice.randrange(64), self.choice.randrange(64), self.choice.randrange(2))
 
     def _blocks(self, rows: int, inputs: int, format: str, special: bool) -> tuple[np.ndarray, np.ndarray]:
         codes = self.numbers.integers(0, 1 << FORMATS[format].bits, (rows, inputs), np.uint8)
