@@ -6,14 +6,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from golden.formats import FP32
 from hw.numerics.formats import FormatSet
 from hw.numerics.pipeline import Pipeline, normalise, shift_right_sticky
 
 __all__ = ["FusedAccumulate"]
 
-_FRACTION = 23
-_INFINITY = 0xFF
-_NAN = 0x7FC00000
 
 
 class FusedAccumulate(wiring.Component):
@@ -26,6 +24,12 @@ class FusedAccumulate(wiring.Component):
     with three more bits, the last of which is sticky. That is exact enough: bits are lost only when the
     exponents differ by two or more, and then at most one leading bit of the difference cancels.
 
+    Parameters
+    ----------
+    formats: the formats of the build, whose block sums it takes.
+    fraction_bits, exponent_bits: of the accumulator; other than FP32's are for proofs at reduced width, with the
+        exponents of `sum` biased as the accumulator's.
+
     Interface attributes
     --------------------
     accumulator: FP32, subnormals, infinities and NaN included.
@@ -36,14 +40,19 @@ class FusedAccumulate(wiring.Component):
 
     latency = 4
 
-    def __init__(self, formats: FormatSet):
+    def __init__(self, formats: FormatSet, fraction_bits: int = FP32.mantissa_bits,
+                 exponent_bits: int = FP32.exponent_bits):
         self.formats = formats
-        self._frame = max(formats.sum_bits, _FRACTION + 1) + 3
+        self._fraction = fraction_bits
+        self._exponent = exponent_bits
+        self._infinity = (1 << exponent_bits) - 1
+        self._frame = max(formats.sum_bits, fraction_bits + 1) + 3
+        width = 1 + exponent_bits + fraction_bits
         super().__init__({
-            "accumulator": In(32),
+            "accumulator": In(width),
             "sum": In(formats.block_sum),
             "enable": In(1, init=1),
-            "result": Out(32),
+            "result": Out(width),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -60,8 +69,9 @@ class FusedAccumulate(wiring.Component):
         return data.StructLayout(members | {"exponent": signed(12), "sign": 1, "infinite": 1, "nan": 1})
 
     def _align(self, m: Module) -> data.View:
-        sign, field, fraction = self.accumulator[-1], self.accumulator[_FRACTION:-1], self.accumulator[:_FRACTION]
-        special = field == _INFINITY
+        sign, field = self.accumulator[-1], self.accumulator[self._fraction:-1]
+        fraction = self.accumulator[:self._fraction]
+        special = field == self._infinity
         normal = field.any()
         exponent = Cat(field[0] | ~normal, field[1:])  # a subnormal has the smallest normal's exponent
         # Both significands with their leading bit at the top of the frame.
@@ -70,7 +80,7 @@ class FusedAccumulate(wiring.Component):
         forward = Signal(signed(12))
         backward = Signal(signed(12))
         m.d.comb += [
-            held.eq(Cat(fraction, normal) << (self._frame - _FRACTION - 1)),
+            held.eq(Cat(fraction, normal) << (self._frame - self._fraction - 1)),
             added.eq(self.sum.magnitude << (self._frame - self.formats.sum_bits)),
             forward.eq(self.sum.exponent - exponent),
             backward.eq(exponent - self.sum.exponent),
@@ -124,21 +134,23 @@ class FusedAccumulate(wiring.Component):
         return normal
 
     def _round(self, m: Module, normal: data.View) -> Signal:
-        kept = normal.total[-_FRACTION - 1:]
-        half, rest = normal.total[-_FRACTION - 2], normal.total[:-_FRACTION - 2]
-        fraction = Signal(_FRACTION + 1)
+        bits = self._fraction
+        kept = normal.total[-bits - 1:]
+        half, rest = normal.total[-bits - 2], normal.total[:-bits - 2]
+        fraction = Signal(bits + 1)
         m.d.comb += fraction.eq(kept[:-1] + (half & (rest.any() | kept[0])))
         # Both exponents are made beside the rounding, whose carry only chooses.
         fields = [Signal(12, name=f"field_{carry}") for carry in range(2)]
         for carry, field in enumerate(fields):
             m.d.comb += field.eq(Mux(kept[-1], normal.exponent + carry - normal.count, carry))
         carry = fraction[-1]
-        overflow = Mux(carry, fields[1] >= _INFINITY, fields[0] >= _INFINITY)
+        overflow = Mux(carry, fields[1] >= self._infinity, fields[0] >= self._infinity)
 
-        result = Signal(32)
-        m.d.comb += result.eq(Cat(fraction[:-1], Mux(carry, fields[1], fields[0])[:8], normal.sign))
+        result = Signal(self.result.shape())
+        exponent = Mux(carry, fields[1], fields[0])[:self._exponent]
+        m.d.comb += result.eq(Cat(fraction[:-1], exponent, normal.sign))
         with m.If(normal.infinite | overflow):
-            m.d.comb += result.eq(Cat(Const(_INFINITY << _FRACTION, 31), normal.sign))
+            m.d.comb += result.eq(Cat(Const(self._infinity << bits, bits + self._exponent), normal.sign))
         with m.If(normal.nan):
-            m.d.comb += result.eq(_NAN)
+            m.d.comb += result.eq((2 * self._infinity + 1) << (bits - 1))
         return result

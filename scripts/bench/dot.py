@@ -111,7 +111,7 @@ def figures(long: bool = False) -> list[Figure]:
         ratio = (both + areas["block_dot"].area) / areas["separate"].area
         result.append(Figure(
             "tile.dot_area_ratio" if name == "four" else f"tile.dot_area_ratio_{name}", round(ratio, 3), "", "report",
-            reference="SeparateDot: a multiplier for each element format in each lane, shared adder tree, equal formats "
-            "only; MXDOTP and VMXDOTP compute MXFP8, 6 and 4 in one shared unit",
+            reference="SeparateDot: a multiplier for each element format in each lane, a shared adder tree, "
+            "both operands of one format",
             how=f"(2 Decode + BlockDot) / SeparateDot, formats {formats}; {how}"))
     return result
