@@ -144,9 +144,9 @@ class IssueEngine(wiring.Component):
             self.weights.ready.eq(fire & pass_last),
             self.jobs.ready.eq(fire & pass_last & slot_last & k_last & group_last),
             self.stalls.no_job.eq(~self.jobs.valid),
-            self.stalls.results.eq(self.jobs.valid & wait_bank),
-            self.stalls.order.eq(self.jobs.valid & wait_order),
-            self.stalls.weights.eq(self.jobs.valid & ~wait_bank & ~wait_order & ~self.weights.valid),
+            self.stalls.weights.eq(self.jobs.valid & ~self.weights.valid),
+            self.stalls.results.eq(self.jobs.valid & self.weights.valid & wait_bank),
+            self.stalls.order.eq(self.jobs.valid & self.weights.valid & wait_order),
         ]
 
         with m.If(age < self.gap):

@@ -24,9 +24,9 @@ class WeightStream(data.Struct):
 class FrameUnpacker(wiring.Component):
     """Turns frames (a granule of 32 scales, then the packed elements of 32 blocks) into a stream of blocks.
 
-    With 8-bit elements a granule is a block, and the unpacker passes one on in the cycle in which it comes; with 4-bit
-    elements a granule gives two blocks, one a cycle. The padding that ends a matrix's last frame is dropped at the
-    rate at which it comes.
+    With 8-bit elements a granule is a block, and the unpacker passes one on in the cycle in which it comes. With 4-bit
+    elements a granule gives two blocks, one a cycle; while it passes on the last block of a frame it already takes the
+    scales of the next, so that a matrix comes without a gap. The padding that ends a matrix is dropped.
 
     Parameters
     ----------
@@ -62,35 +62,34 @@ class FrameUnpacker(wiring.Component):
         format_in_hand = Signal(ElementFormat)
 
         narrow_codes = [ElementFormat[name] for name in self.formats if FORMATS[name].bits == 4]
-        narrow = Signal()
-        m.d.comb += narrow.eq(format_in_hand.as_value().matches(*(code.value for code in narrow_codes)))
-        half = index[0]  # with 4-bit elements, which half of the granule is the block
-        elements = self.blocks.payload.elements.as_value()
+        narrow, upper = Signal(), Signal()  # elements of 4 bits; the second block of a granule
         m.d.comb += [
-            elements.eq(self.granules.payload),
-            self.blocks.payload.scale.eq(scales[index]),
-            self.blocks.valid.eq(self.granules.valid & have_scales & (remaining != 0)),
+            narrow.eq(format_in_hand.as_value().matches(*(code.value for code in narrow_codes))),
+            upper.eq(narrow & index[0]),
         ]
-        if narrow_codes:
-            nibbles = self.granules.payload.word_select(half, GRANULE // 2)
-            with m.If(narrow):
-                m.d.comb += elements.eq(Cat(Cat(nibbles[4 * i : 4 * i + 4], Const(0, 4)) for i in range(FRAME)))
-
+        self._elements(m, narrow, upper, bool(narrow_codes))
+        present = upper | self.granules.valid  # the upper block was kept when its granule was taken
         padding = have_scales & (remaining == 0)
-        step = Signal()
-        m.d.comb += step.eq((self.blocks.valid & self.blocks.ready) | (padding & self.granules.valid))
+        step, take_scales = Signal(), Signal()
+        m.d.comb += [
+            self.blocks.payload.scale.eq(scales[index]),
+            self.blocks.valid.eq(present & have_scales & (remaining != 0)),
+            step.eq((self.blocks.valid & self.blocks.ready) | (padding & present)),
+            self.granules.ready.eq(take_scales | (step & ~upper)),
+        ]
+        with m.If(take_scales & self.granules.valid):
+            m.d.sync += [scales.eq(self.granules.payload), have_scales.eq(1), index.eq(0)]
         with m.If(active & ~have_scales):
-            m.d.comb += self.granules.ready.eq(1)
-            with m.If(self.granules.valid):
-                m.d.sync += [scales.eq(self.granules.payload), have_scales.eq(1), index.eq(0)]
+            m.d.comb += take_scales.eq(1)
         last_of_frame = index == FRAME - 1
         with m.If(step):
-            m.d.comb += self.granules.ready.eq(Mux(narrow, half, 1))
             m.d.sync += index.eq(index + 1)
             with m.If(remaining != 0):
                 m.d.sync += remaining.eq(remaining - 1)
             with m.If(last_of_frame):
-                m.d.sync += have_scales.eq(0)
+                with m.If(upper & (remaining > 1)):
+                    m.d.comb += take_scales.eq(1)
+                m.d.sync += have_scales.eq(take_scales & self.granules.valid)
 
         # The next matrix may begin with the granule after this one's last: no cycle between them.
         finishing = step & last_of_frame & (remaining <= 1)
@@ -106,3 +105,15 @@ class FrameUnpacker(wiring.Component):
                     format_in_hand.eq(self.matrix.payload.element),
                 ]
         return m
+
+    def _elements(self, m: Module, narrow: Signal, upper: Signal, any_narrow: bool) -> None:
+        """The block's elements, and the granule's upper half kept for the block after it."""
+        elements, granule = self.blocks.payload.elements.as_value(), self.granules.payload
+        m.d.comb += elements.eq(granule)
+        if any_narrow:
+            kept = Signal(GRANULE // 2)
+            with m.If(self.granules.ready):
+                m.d.sync += kept.eq(granule[GRANULE // 2 :])
+            nibbles = Mux(upper, kept, granule[: GRANULE // 2])
+            with m.If(narrow):
+                m.d.comb += elements.eq(Cat(Cat(nibbles[4 * i : 4 * i + 4], Const(0, 4)) for i in range(FRAME)))

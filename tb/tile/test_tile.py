@@ -29,29 +29,11 @@ from tb.common.stream import (
     randomly,
 )
 from tb.tile import CONFIGS
-from tb.tile.work import Work
+from tb.tile.work import START, Work, as_write, remote_write
 
 CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
-
-
-def remote_write(memory: Memory, address: int, codes, scale: int = 0) -> dict:
-    return {
-        "memory": memory.value, "address": address,
-        "data": {"elements": int.from_bytes(bytes(codes), "little"), "scale": scale},
-    }  # fmt: skip
-
-
-START = remote_write(Memory.SIGNAL, 0, bytes(32))
-
-
-def as_write(value: dict) -> Write:
-    """A transfer of the port `o` as the golden machine says it."""
-    node, write = value["destination"], value["write"]
-    elements = bytes(write["data"]["elements"])
-    lanes = tuple(int.from_bytes(elements[4 * i : 4 * i + 4], "little") for i in range(8))
-    return Write((node["x"], node["y"], node["port"]), Memory(write["memory"]), write["address"], lanes)
 
 
 class WeightMemory:

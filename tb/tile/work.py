@@ -1,9 +1,10 @@
-"""Random products for a tile: weights, activations, program, and what the golden machine sends."""
+"""Words on a tile's ports, and random products: weights, activations, program, and what the golden machine sends."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,30 @@ from golden import weights
 from golden.formats import FORMATS
 from golden.machine import TileMachine, Write
 from hw.tile.config import TileConfig
+from hw.tile.isa import Memory
 from hw.tile.program import Await, Command, Destination, Halt, Matmul, Signal, encode_program
 
 HOST = Destination(1, 0, 1)
 SPECIAL_SCALES = {"nan_scale": 0xFF, "extreme_scale": 0xFE, "tiny_scale": 0x00}
+
+
+def remote_write(memory: Memory, address: int, codes: Any, scale: int = 0) -> dict[str, Any]:
+    """A transfer of the port `i`."""
+    return {
+        "memory": memory.value, "address": address,
+        "data": {"elements": int.from_bytes(bytes(codes), "little"), "scale": scale},
+    }  # fmt: skip
+
+
+START = remote_write(Memory.SIGNAL, 0, bytes(32))
+
+
+def as_write(value: dict[str, Any]) -> Write:
+    """A transfer of the port `o` as the golden machine says it."""
+    node, write = value["destination"], value["write"]
+    elements = bytes(write["data"]["elements"])
+    lanes = tuple(int.from_bytes(elements[4 * i : 4 * i + 4], "little") for i in range(8))
+    return Write((node["x"], node["y"], node["port"]), Memory(write["memory"]), write["address"], lanes)
 
 
 @dataclass
