@@ -323,9 +323,9 @@ def run(
             extra_env={**testbench.environment, **(environment or {}), "SERRANO_SEED": str(seed),
                        "GPI_USERS": cocotb_tools.config.pygpi_entry_point()},
         )  # fmt: skip
-    except SystemExit as stop:
+    except (SystemExit, RuntimeError) as stop:
         if not results.exists():
-            raise SimulatorError(_crash(log, stop.code)) from None
+            raise SimulatorError(_crash(log, getattr(stop, "code", stop))) from None
     finally:
         os.environ.clear()
         os.environ.update(previous)
@@ -341,7 +341,7 @@ def random_state(seed: int) -> list[str]:
 
 def _crash(log: Path, code: object) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return "\n".join([f"The simulation stopped with exit code {code}; its log is {log}", *lines[-12:]])
+    return "\n".join([f"The simulation stopped early ({code}); its log is {log}", *lines[-12:]])
 
 
 def check(testbench: Testbench, seed: int = 1, test: str | None = None, waves: bool = False) -> list[Result]:
