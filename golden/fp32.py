@@ -61,7 +61,6 @@ def accumulate(accumulator: np.ndarray, sign: np.ndarray, magnitude: Wide, expon
     total_sign, total, base = _add_exact((acc_sign, rounding.wide(acc_significand), acc_exponent),
                                          (sign, magnitude, np.asarray(exponent, dtype=I64)))
     total_zero = (total.high | total.low) == 0
-    base = np.where(total_zero, FP32.lsb, base)  # both zero: no leading bit to place
     both_negative_zero = total_zero & acc_sign & sign & (acc_significand == 0)
     result = encode(total_sign | both_negative_zero, total, base)
     kind = np.asarray(kind)

@@ -75,6 +75,7 @@ def _ranged(groups: np.ndarray, format: Format) -> tuple[np.ndarray, np.ndarray]
     keys = np.where(groups >> 31, -(groups & np.uint32(0x7FFFFFFF)).astype(I64), groups.astype(I64))
     order = np.argsort(keys, axis=-1)
     least, greatest = (np.take_along_axis(groups, order[..., [end]], -1)[..., 0] for end in (0, -1))
+    least, greatest = (np.where(end << 1, end, np.uint32(0)) for end in (least, greatest))  # one zero, not two
     if format.scale == ScaleType.FP16_ZERO:  # zero has to be a code: the range includes it
         least = np.where(least >> 31, least, np.uint32(0))
         greatest = np.where(greatest >> 31, np.uint32(0), greatest)

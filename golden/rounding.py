@@ -132,8 +132,8 @@ def round_magnitude(value: Wide, exponent: np.ndarray, precision: int, min_expon
     """Round to nearest, ties to even: the only rounding of the golden models.
 
     value * 2**exponent becomes significand * 2**result_exponent with at most `precision` bits (at most
-    62), where result_exponent is never below `min_exponent` (gradual underflow). Returns (uint64
-    significand, int64 result_exponent). The significand may be exactly 2**precision after a carry: the
+    62), where result_exponent is never below `min_exponent` (gradual underflow); it is that for a zero.
+    Returns (uint64 significand, int64 result_exponent). The significand may be exactly 2**precision after a carry: the
     value is right all the same.
     """
     exponent = np.asarray(exponent, dtype=I64)

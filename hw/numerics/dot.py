@@ -15,6 +15,8 @@ __all__ = ["BlockDot", "DotUnit"]
 _FAN_IN = 8
 """Terms that one pipeline stage adds up."""
 _FP32_BIAS = 127
+_SHALLOW = 32
+"""Widest sum that is normalised in one cycle."""
 _LOWEST = -1 << 10
 """Exponent of a zero sum: never the larger one."""
 
@@ -89,8 +91,8 @@ class BlockDot(wiring.Component):
 class DotUnit(wiring.Component):
     """Two decoded blocks to a finished block sum, ready for `FusedAccumulate`.
 
-    Latency: `latency` cycles of `enable`, one block a cycle, no feedback: `BlockDot.latency` + 2; with scales
-    that are not powers of two 3 more, and with two of them in a block another 2.
+    Latency: `latency` cycles of `enable`, one block a cycle, no feedback: `BlockDot.latency` + 2; with sums of more
+    than 32 bits 1 more; with scales that are not powers of two 3 more, and with two of them in a block another 2.
 
     Interface attributes
     --------------------
@@ -104,7 +106,8 @@ class DotUnit(wiring.Component):
         self.formats = formats
         self._dot = BlockDot(formats)
         self._scale_latency = (3 if formats.scaled else 0) + (2 if formats.factor_count == 2 else 0)
-        self.latency = self._dot.latency + self._scale_latency + 2
+        self._deep = formats.sum_bits > _SHALLOW  # normalise in two cycles
+        self.latency = self._dot.latency + self._scale_latency + 2 + self._deep
         self._refuses = formats.halves and formats.offsets
         ports = {
             "a": In(formats.operand),
@@ -227,7 +230,7 @@ class DotUnit(wiring.Component):
         return changed
 
     def _finish(self, m: Module, pipeline: Pipeline, total: Value, exponent: Value, special: data.View) -> data.View:
-        """Absolute value, then normalisation: two cycles."""
+        """Absolute value, then normalisation: two cycles, three for a wide sum."""
         absolute = Signal(self.formats.block_sum)
         m.d.comb += [
             absolute.magnitude.eq(Mux(total < 0, -total, total)),
@@ -238,8 +241,18 @@ class DotUnit(wiring.Component):
         ]
         absolute = pipeline.register(absolute, "absolute")
 
+        if self._deep:
+            coarse = Signal(self.formats.block_sum)
+            steps = range(3, (self.formats.sum_bits - 1).bit_length())
+            shifted, count = normalise(m, absolute.magnitude, "coarse", steps)
+            m.d.comb += [
+                coarse.eq(absolute),
+                coarse.magnitude.eq(shifted),
+                coarse.exponent.eq(absolute.exponent - Cat(Const(0, 3), count)),
+            ]
+            absolute = pipeline.register(coarse, "coarse")
         finished = Signal(self.formats.block_sum)
-        normal, count = normalise(m, absolute.magnitude, "normal")
+        normal, count = normalise(m, absolute.magnitude, "normal", range(3) if self._deep else None)
         m.d.comb += [
             finished.eq(absolute),
             finished.magnitude.eq(normal),

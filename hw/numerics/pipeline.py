@@ -27,11 +27,14 @@ class Pipeline:
         return value
 
 
-def normalise(m: Module, value: Value, name: str) -> tuple[Value, Value]:
-    """Shift left until the top bit is one: (shifted, count). For zero: (0, all steps taken)."""
+def normalise(m: Module, value: Value, name: str, steps: range | None = None) -> tuple[Value, Value]:
+    """Shift left until the top bit is one: (shifted, count). For zero: (0, all steps taken).
+
+    `steps`: only these powers of two, for half of the work; the halves are done from the larger steps down.
+    """
     width = len(value)
     count = []
-    for step in reversed(range((width - 1).bit_length())):
+    for step in reversed(range((width - 1).bit_length()) if steps is None else steps):
         amount = 1 << step
         empty = Signal(name=f"{name}_empty_{amount}")
         shifted = Signal(width, name=f"{name}_by_{amount}")
@@ -48,7 +51,7 @@ def shift_right_sticky(m: Module, value: Value, count: Value, name: str) -> Valu
     steps = width.bit_length()
     far = count[steps:].any()
     lost = far & value.any()
-    for step in range(steps):
+    for step in reversed(range(steps)):  # the widest test for lost ones first, while the value is fresh
         amount = min(1 << step, width)
         shifted = Signal(width, name=f"{name}_by_{amount}")
         m.d.comb += shifted.eq(Mux(count[step], value >> amount, value))
