@@ -1,5 +1,6 @@
 """The cycle formula against the hardware's own constants, its fit against runs made from known constants; steps."""
 
+import json
 import random
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from scripts.extrapolate.cycles import ACCUMULATE_GAP, Constants, Run, fit, runs
 from scripts.extrapolate.energy import energy, watts
 from scripts.extrapolate.step import PARTS, Batch, Step, crowding, gather, step
 from scripts.extrapolate.toml_object import DescriptionError
+from scripts.extrapolate.validate import table, tile_runs
+from tb.tile_memory import CONFIGS
 
 TILE = TileShape(rows=8, columns=4, slots=8)
 PLAIN = Constants(50, 1.05, 1.0, (), (), 0.0, 0.0)
@@ -58,7 +61,7 @@ def made_runs(constants, noise=0.0, seed=1):
     for mode, m in (("decode", 1), ("prefill", 40)):
         for name, (k, n) in SMOLLM.items():
             cycles = constants.cycles(work(m, k, n, TILE, 4)) * draw.uniform(1 - noise, 1 + noise)
-            found.append(Run(name, mode, m, k, n, cycles, TILE, 4))
+            found.append(Run(name, mode, (work(m, k, n, TILE, 4),), cycles))
     return found
 
 
@@ -83,11 +86,11 @@ def test_fit_never_sees_the_shapes_it_is_tested_on():
 def test_runs_leave_out_waits_for_the_host():
     record = {"name": "q", "mode": "decode", "M": 1, "K": 576, "N": 576, "cycles": 3000,
               "stalls": {"weights": 10, "activations": 250, "idle": 50}}  # fmt: skip
-    assert runs([record], TILE, 4)[0].cycles == 2700
+    assert runs([record], TILE, 4, 64)[0] == Run("q", "decode", (work(1, 576, 576, TILE, 4),), 2700, buffered=64)
     with pytest.raises(DescriptionError, match="lacks 'stalls'"):
-        runs([{k: v for k, v in record.items() if k != "stalls"}], TILE, 4)
+        runs([{k: v for k, v in record.items() if k != "stalls"}], TILE, 4, 64)
     with pytest.raises(DescriptionError, match="too few runs"):
-        fit(runs([record], TILE, 4))
+        fit(runs([record], TILE, 4, 64))
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +184,39 @@ def test_energy_is_a_band_and_adds_up(chip):
     low, high = watts(found, chip, found.cycles / chip.clock_hz)
     assert chip.power.static_watts[0] < low < high < 2000
     assert energy(Step(), chip).total == (0, 0)
+
+
+def test_unpacker_limits_narrow_weights():
+    """One block a cycle: 8-bit blocks take 33/32 granules, so memory is the limit; 4-bit ones 17/32, so it is not."""
+    wide, narrow = work(1, 2880, 2880, TILE, 1), work(1, 2880, 2880, TILE, 1, bits=4.25)
+    assert wide.unpack == narrow.unpack == 2880 * 90
+    assert PLAIN.bound(wide) == PLAIN.cycles_per_granule * wide.stream
+    assert PLAIN.bound(narrow) == narrow.unpack
+    assert work(1, 2880, 2880, replace(TILE, blocks_per_cycle=2.0), 1, bits=4.25).unpack == narrow.unpack / 2
+
+
+def test_buffered_weights_shorten_the_first_product():
+    shape = work(1, 576, 576, TILE, 4)
+    cold, warm = Run("q", "decode", (shape, shape), 1), Run("q", "decode", (shape, shape), 1, buffered=64)
+    assert PLAIN.predict(cold) - PLAIN.predict(warm) == pytest.approx(64 * PLAIN.cycles_per_granule)
+
+
+def test_runs_of_the_tile_bench(tmp_path):
+    """Two products back to back on the bench's tile; the results that leave at the end are not the formula's."""
+    config = CONFIGS["tile_1024"]
+    tile = TileShape(config.rows, config.columns, config.slots)
+    works = [work(16, k, n, tile, 1, 4.25) for n, k in ((576, 576), (96, 320))]
+    tail = 16 * -(-config.columns * config.slots // 8)
+    folder = tmp_path / "tile_1024-made-16-E2M1"
+    folder.mkdir()
+    record = {
+        "work": {"shapes": [[576, 576], [96, 320]], "positions": 16, "weight_format": "E2M1"},
+        "counters": {"cycles": round(sum(PLAIN.bound(w) for w in works)) + 50 + tail},
+    }
+    (folder / "measured.json").write_text(json.dumps(record))
+    found = tile_runs(tmp_path)
+    assert len(found) == 1
+    assert abs(PLAIN.error(found[0])) < 1e-3
+    assert table(PLAIN, found).row_count == 1
+    with pytest.raises(DescriptionError, match="no run of `make bench-tile`"):
+        tile_runs(tmp_path / "absent")

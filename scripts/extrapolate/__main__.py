@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from scripts.extrapolate import DescriptionError, chips, explore, extrapolate, published_tables, render, shapes
+from scripts.extrapolate import (
+    DescriptionError,
+    chips,
+    explore,
+    extrapolate,
+    published_tables,
+    render,
+    shapes,
+    validate,
+)
 from scripts.extrapolate.cycles import Constants, fit
 from scripts.extrapolate.scenarios import LARGE, measured
 from scripts.extrapolate.serving import Policy, sweep
@@ -18,8 +27,10 @@ from scripts.extrapolate.tables import serving_table
 from scripts.report.summary import SummaryError, load
 
 SUMMARY = Path("build/sim/summary.json")
+RUNS = Path("build/runs")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
 Summary = Annotated[Path, typer.Option(help="summary of the run to start from")]
+Folder = Annotated[Path, typer.Option(help="where `make bench-tile` keeps its runs")]
 ChipName = Annotated[str, typer.Option(help="a chip of scripts/extrapolate/chips/, or a TOML file")]
 
 
@@ -61,6 +72,12 @@ def serve_command(
         shape = shapes.load(name)
         outcomes = sweep(shape, described, constants, concurrency or [1, 4, 16, 64, 256], policy=policy, seed=seed)
         console.print(serving_table(shape.name, outcomes, described))
+
+
+@app.command("check")
+def check_command(summary: Summary = SUMMARY, folder: Folder = RUNS) -> None:
+    """The cycle formula, as fitted on the last run, against tiles and shapes of `make bench-tile`."""
+    Console().print(validate.table(_constants(summary), validate.tile_runs(folder)))
 
 
 @app.command("explore")

@@ -31,16 +31,21 @@ def _ordered(owner: object, *names: str) -> None:
 
 @dataclass(frozen=True)
 class TileShape:
-    """Array of `rows` x `columns` block-dot units, `slots` outputs a column, pseudo-channels, vector lanes."""
+    """Array of `rows` x `columns` block-dot units, `slots` outputs a column, pseudo-channels, vector lanes.
+
+    `blocks_per_cycle`: weight blocks that the unpacker gives in a cycle for each channel; 1 in the RTL, which limits
+    formats narrower than 8 bits.
+    """
 
     rows: int
     columns: int
     slots: int
     channels: int = 1
     lanes: int = 8
+    blocks_per_cycle: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive(self, "rows", "columns", "slots", "channels", "lanes")
+        _positive(self, "rows", "columns", "slots", "channels", "lanes", "blocks_per_cycle")
 
 
 @dataclass(frozen=True)

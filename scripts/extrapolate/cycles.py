@@ -1,16 +1,16 @@
-"""Cycles of one matrix product: a closed formula of the tile's loop nest, with constants fitted on RTL runs.
+"""Cycles of matrix products: a closed formula of the tile's loop nest, with constants fitted on RTL runs.
 
-cycles = start + max(array, cycles_per_granule * stream, cycles_per_result * results)
+cycles = start + max(array, unpack, cycles_per_granule * stream, cycles_per_result * results)
 
-`array`, `stream` and `results` follow from the shape and the tile alone (`Work`). The three constants are what the RTL
-adds: how long a product takes to get going, how far the memory stays below one granule a cycle and channel, and what
-gathering results at one port costs. They are fitted on some runs, and their error is measured on others.
+`array`, `unpack`, `stream` and `results` follow from the shape and the tile alone (`Work`). The three constants are
+what the RTL adds: how long a product takes to get going, how far the memory stays below one granule a cycle and
+channel, and what gathering results at one port costs. They are fitted on some runs; their error is measured on others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -26,10 +26,15 @@ FP32_IN_GRANULE = 8
 
 @dataclass(frozen=True)
 class Work:
-    """What a product asks of the slowest tile: cycles of its array, granules of one channel, granules of results."""
+    """What a product asks of the slowest tile.
+
+    Cycles of its array, `ordered` of them waits for accumulators; cycles of its unpacker; granules of one channel;
+    granules of results at the gathering port. `bytes` and `macs` are those of all tiles.
+    """
 
     array: float
     ordered: float
+    unpack: float
     stream: float
     results: float
     bytes: float
@@ -57,50 +62,43 @@ def work(m: int, k: int, n: int, tile: TileShape, tiles: int, bits: float = 8.25
         array += step * k_blocks + wait
         ordered += wait
         left -= min(slots, left)
-    size = k_blocks * BLOCK * slot_columns * tile.columns * bits / 8
+    blocks = k_blocks * slot_columns * tile.columns
+    size = blocks * BLOCK * bits / 8
     result = m * tiles * ceil(slot_columns * tile.columns / FP32_IN_GRANULE)
-    return Work(array, ordered, size / 32 / tile.channels, result, size * tiles, m * k * n)
+    unpack = blocks * passes / tile.channels / tile.blocks_per_cycle
+    return Work(array, ordered, unpack, size / 32 / tile.channels, result, size * tiles, m * k * n)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One product as it ran on the RTL: shape, chip, cycles of the slowest tile without the wait for activations."""
+    """Products back to back as they ran on the RTL, and cycles of the slowest tile without waits for activations.
+
+    `buffered` granules of weights were there before the first product began: the memory works through such waits.
+    """
 
     name: str
     mode: str
-    m: int
-    k: int
-    n: int
+    works: tuple[Work, ...]
     cycles: float
-    tile: TileShape
-    tiles: int
-
-    @property
-    def work(self) -> Work:
-        return work(self.m, self.k, self.n, self.tile, self.tiles)
+    buffered: float = 0.0
 
 
 WAITS = ("activations", "idle")
 """Stall causes that are not the product's own: its activations came late from the host, or nothing was asked for."""
 
 
-def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int) -> list[Run]:
-    """The products of a run's summary. Raises DescriptionError for a record that lacks what is needed."""
+def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int, queue: int) -> list[Run]:
+    """The products of a run's summary; `queue` is the granules that a tile holds between memory and array.
+
+    Raises DescriptionError for a record that lacks what is needed.
+    """
     found = []
     for record in products:
         try:
             waits = sum(record["stalls"].get(cause, 0) for cause in WAITS)
+            shape = work(record["M"], record["K"], record["N"], tile, tiles)
             found.append(
-                Run(
-                    name=record["name"],
-                    mode=record["mode"],
-                    m=record["M"],
-                    k=record["K"],
-                    n=record["N"],
-                    cycles=record["cycles"] - waits,
-                    tile=tile,
-                    tiles=tiles,
-                )
+                Run(record["name"], record["mode"], (shape,), record["cycles"] - waits, float(min(waits, queue)))
             )
         except (KeyError, TypeError) as error:
             raise DescriptionError(f"a product's record lacks {error} that the extrapolation needs") from None
@@ -123,18 +121,24 @@ class Constants:
         """Cycles of a product."""
         return self.start + self.bound(work)
 
-    def bound(self, work: Work) -> float:
+    def bound(self, work: Work, buffered: float = 0.0) -> float:
         """Cycles without the start: what a product costs that follows others without a break."""
-        return max(work.array, self.cycles_per_granule * work.stream, self.cycles_per_result * work.results)
+        stream = self.cycles_per_granule * max(0.0, work.stream - buffered)
+        return max(work.array, work.unpack - buffered, stream, self.cycles_per_result * work.results)
 
+    def predict(self, run: Run) -> float:
+        """Cycles of a run."""
+        first, *others = run.works
+        return self.start + self.bound(first, run.buffered) + sum(self.bound(work) for work in others)
 
-def _predict(parameters: tuple[float, float, float], run: Run) -> float:
-    start, granule, result = parameters
-    return start + max(run.work.array, granule * run.work.stream, result * run.work.results)
+    def error(self, run: Run) -> float:
+        """Relative error of the prediction: positive where it is too long."""
+        return self.predict(run) / run.cycles - 1
 
 
 def _loss(parameters: tuple[float, float, float], chosen: Sequence[Run]) -> float:
-    return sum((_predict(parameters, run) / run.cycles - 1) ** 2 for run in chosen)
+    constants = Constants(*parameters, (), (), 0.0, 0.0)
+    return sum(constants.error(run) ** 2 for run in chosen)
 
 
 def _search(chosen: Sequence[Run]) -> tuple[float, float, float]:
@@ -163,12 +167,12 @@ def fit(all_runs: Sequence[Run], tested: Sequence[str] = ("gate", "down")) -> Co
 
     A run of the same shape as a tested one is not fitted on either (`up` has the shape of `gate`).
     """
-    shapes = {(r.m, r.k, r.n, r.tile, r.tiles) for r in all_runs if r.name in tested}
-    held = [r for r in all_runs if (r.m, r.k, r.n, r.tile, r.tiles) in shapes]
-    used = [r for r in all_runs if (r.m, r.k, r.n, r.tile, r.tiles) not in shapes]
+    shapes = {run.works for run in all_runs if run.name in tested}
+    held = [run for run in all_runs if run.works in shapes]
+    used = [run for run in all_runs if run.works not in shapes]
     if len(used) < 2 or not held:
         raise DescriptionError(f"too few runs to fit and to test the cycle formula: {len(used)} and {len(held)}")
-    parameters = _search(used)
-    errors = [abs(_predict(parameters, run) / run.cycles - 1) for run in held]
     names = [tuple(f"{r.mode} {r.name}" for r in part) for part in (used, held)]
-    return Constants(*parameters, names[0], names[1], max(errors), sum(errors) / len(errors))
+    constants = Constants(*_search(used), names[0], names[1], 0.0, 0.0)
+    errors = [abs(constants.error(run)) for run in held]
+    return replace(constants, worst_error=max(errors), mean_error=sum(errors) / len(errors))

@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts.extrapolate import chips, shapes
 from scripts.extrapolate.chips import Band, Chip
-from scripts.extrapolate.cycles import Constants, Run, fit, runs
+from scripts.extrapolate.cycles import Constants, Run, fit, runs, work
 from scripts.extrapolate.energy import energy, watts
 from scripts.extrapolate.shapes import Model
 from scripts.extrapolate.step import PARTS, Batch, Step, step
@@ -24,6 +24,7 @@ ASSUMED_PARTS = ("attention", "network", "link", "vector")
 CHUNK = 2048
 WORDS = {
     "stream": "weights from HBM",
+    "unpack": "unpacking weights",
     "array": "array beyond that",
     "order": "waits for accumulators",
     "start": "starting products",
@@ -72,7 +73,8 @@ def extrapolate(summary: Mapping[str, Any], chip: Chip | None = None) -> list[Sc
 def measured(summary: Mapping[str, Any]) -> tuple[Chip, list[Run]]:
     """The chip of a summary and its products as runs to fit on. Raises DescriptionError."""
     simulated = chips.simulated(summary["config"]["values"])
-    return simulated, runs(summary["products"], simulated.tile, simulated.tiles)
+    queue = int(summary["config"]["values"]["tile"].get("weight_queue", 0))
+    return simulated, runs(summary["products"], simulated.tile, simulated.tiles, queue)
 
 
 def _formula(constants: Constants) -> list[Quantity]:
@@ -95,7 +97,7 @@ def small_scenario(
     whole = sum(record["cycles"] for record in products if record["mode"] == "decode")
     by_formula = step(model, chip, constants, Batch(decode=1, context=context))
     head = model.matrices[-1]
-    head_cycles = constants.cycles(Run("head", "decode", 1, head.k, head.n, 0, chip.tile, chip.tiles).work)
+    head_cycles = constants.cycles(work(1, head.k, head.n, chip.tile, chip.tiles))
     rest = sum(getattr(by_formula, part) for part in ASSUMED_PARTS)
     weights = model.layers * own + head_cycles
     rate = chip.clock_hz / (weights + rest)
@@ -112,7 +114,7 @@ def small_scenario(
         quantity("HBM bandwidth used by decode", used, "%", "derived", "bytes a token times tokens a second"),
         quantity("energy a token", 1e3 * sum(joules) / 2, "mJ", "derived", without, _scaled(joules, 1e3)),
         quantity("power at that rate", sum(power) / 2, "W", "derived", without, power),
-        *_prefill(found, model, chip),
+        *_prefill(found, context - 1, model, chip),
         *_formula(constants),
     ]
     note = f"One HBM4 pseudo-channel a tile, KV cache of {context} positions. {ON_HOST}"
@@ -123,12 +125,12 @@ def _scaled(band: Band, factor: float) -> Band:
     return band[0] * factor, band[1] * factor
 
 
-def _prefill(found: Sequence[Run], model: Model, chip: Chip) -> list[Quantity]:
-    chunk = [run for run in found if run.mode == "prefill"]
-    if not chunk:
+def _prefill(found: Sequence[Run], positions: int, model: Model, chip: Chip) -> list[Quantity]:
+    cycles = sum(run.cycles for run in found if run.mode == "prefill")
+    if not cycles:
         return []
-    rate = chunk[0].m * chip.clock_hz / (model.layers * sum(run.cycles for run in chunk))
-    source = f"a chunk of {chunk[0].m} positions, products alone"
+    rate = positions * chip.clock_hz / (model.layers * cycles)
+    source = f"a chunk of {positions} positions, products alone"
     return [quantity("prefill, products alone", rate, "tok/s", "derived", source)]
 
 

@@ -50,8 +50,9 @@ class Step:
     """Cycles of a step by what they are spent on (the slowest tile), and the domain's events in it."""
 
     stream: float = 0.0  # the memory's limit
-    array: float = 0.0  # the array's work beyond that
-    order: float = 0.0  # waits for accumulators, beyond both
+    unpack: float = 0.0  # what the unpacker takes beyond that
+    array: float = 0.0  # the array's work beyond both
+    order: float = 0.0  # waits for accumulators, beyond all three
     start: float = 0.0  # getting products going
     attention: float = 0.0
     network: float = 0.0
@@ -73,7 +74,7 @@ class Step:
         return sum(getattr(self, name) for name in PARTS)
 
 
-PARTS = ("stream", "array", "order", "start", "attention", "network", "link", "vector")
+PARTS = ("stream", "unpack", "array", "order", "start", "attention", "network", "link", "vector")
 
 
 @lru_cache(maxsize=16)
@@ -116,11 +117,12 @@ def _product(matrix: Matrix, positions: int, chip: Chip, constants: Constants) -
 def _split(part: Work, chip: Chip, constants: Constants) -> Step:
     """A product's cycles by cause. Results are gathered by the stage, not at one port, so they set no limit here."""
     stream = constants.cycles_per_granule * part.stream / (chip.granules_per_cycle / chip.tile.channels)
-    busy = part.array - part.ordered
+    weights, busy = max(stream, part.unpack), part.array - part.ordered
     return Step(
         stream=stream,
-        array=max(0.0, busy - stream),
-        order=max(0.0, part.array - max(stream, busy)),
+        unpack=weights - stream,
+        array=max(0.0, busy - weights),
+        order=max(0.0, part.array - max(weights, busy)),
         hbm_bytes=part.bytes,
         macs=part.macs,
     )
