@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hw.hbm.bench import TRACE_SOURCES, ControllerBench, TraceBench
 from hw.hbm.config import HbmConfig
-from hw.hbm.device import SOURCES
+from hw.hbm.device import SOURCES, HbmDevice
 from scripts.simulator import Model
 
-__all__ = ["CONFIGURATIONS", "CONTROLLERS", "configuration", "controller_model", "trace_model"]
+__all__ = ["CONFIGURATIONS", "CONTROLLERS", "DEVICES", "configuration", "controller_model", "device_model", "trace_model"]
 
 CONFIGURATIONS = ("hbm2a", "hbm2c", "hbm3d", "hbm4")
 
@@ -19,6 +19,9 @@ CONTROLLERS = {
         prefetch=16, descriptors=1,
     ),
 }  # fmt: skip
+
+
+DEVICES = {name: HbmConfig(generation=name, capacity=1 << 20) for name in ("hbm4", "hbm3d", "hbm2c")}
 
 
 def configuration(name: str) -> HbmConfig:
@@ -46,3 +49,9 @@ def controller_model(name: str) -> Model:
     return Model(
         name=f"hbm_controller_{name}", component=lambda: ControllerBench(config), sources=SOURCES, key=repr(config)
     )
+
+
+def device_model(name: str) -> Model:
+    """The device alone."""
+    config = DEVICES[name]
+    return Model(name=f"hbm_device_{name}", component=lambda: HbmDevice(config), sources=SOURCES, key=repr(config))
