@@ -4,13 +4,13 @@
 // leave it in order, one flit a cycle where the network takes it. Latency is counted from birth to the arrival of the
 // last flit. Each flit carries its source, its target and a number within their flow: a receiver checks that every
 // flow arrives complete, in order and at the right node.
-module noc_traffic #(
-    parameter int COLUMNS = 4,
-    parameter int ROWS = 4,
-    parameter int NODE = 0
-) (
+module noc_traffic (
     input  logic        clk,
     input  logic        rst,
+    input  logic [7:0]  columns,
+    input  logic [7:0]  rows,
+    input  logic [7:0]  x,        // position of the endpoint
+    input  logic [7:0]  y,
     input  logic [16:0] rate,     // packets a cycle, times 65536
     input  logic [7:0]  length,   // flits a packet
     input  logic [2:0]  pattern,  // 0 uniform, 1 transpose, 2 bit complement, 3 neighbour, 4 hot corners
@@ -31,8 +31,9 @@ module noc_traffic #(
     output logic [47:0] latency,  // their sum, in cycles
     output logic [31:0] errors
 );
-  localparam int NODES = COLUMNS * ROWS;
-  localparam int X = NODE % COLUMNS, Y = NODE / COLUMNS;
+  localparam int MOST = 64;
+  wire [7:0] nodes = 8'(columns * rows);
+  wire [5:0] node = 6'(y * columns + x);
 
   typedef struct packed {
     logic [5:0]  target;
@@ -47,7 +48,7 @@ module noc_traffic #(
   logic [20:0] queue[$];  // target, marked, birth
   logic [20:0] head;
   logic [7:0] left;
-  logic [3:0] sent[NODES], received[NODES];
+  logic [3:0] sent[MOST], received[MOST];
   data_t arrived;
 
   function automatic logic [63:0] next_random(input logic [63:0] value);
@@ -59,28 +60,28 @@ module noc_traffic #(
 
   function automatic logic [5:0] goal(input logic [31:0] chance);
     case (pattern)
-      0: return 6'((64'(chance) * 64'(NODES)) >> 32);
-      1: return 6'(X * COLUMNS + Y);
-      2: return 6'(NODES - 1 - NODE);
-      3: return 6'(((Y + 1) % ROWS) * COLUMNS + (X + 1) % COLUMNS);
-      default: return 6'((chance[31] ? NODES - COLUMNS : 0) + (chance[30] ? COLUMNS - 1 : 0));
+      0: return 6'((64'(chance) * 64'(nodes)) >> 32);
+      1: return 6'(x * columns + y);
+      2: return 6'(nodes - 1 - 8'(node));
+      3: return 6'(((y + 1) % rows) * columns + (x + 1) % columns);
+      default: return 6'((chance[31] ? nodes - columns : 0) + (chance[30] ? columns - 1 : 0));
     endcase
   endfunction
 
   assign draw = next_random(state);
   assign arrived = receive_data;
   assign send_valid = left != 0;
-  assign send_x = 8'(int'(head[20:15]) % COLUMNS);
-  assign send_y = 8'(int'(head[20:15]) / COLUMNS);
+  assign send_x = 8'(head[20:15]) % columns;
+  assign send_y = 8'(head[20:15]) / columns;
   assign send_last = left == 1;
-  assign send_data = {head[20:15], 6'(NODE), sent[head[20:15]], head[14:0]};
+  assign send_data = {head[20:15], node, sent[head[20:15]], head[14:0]};
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      state <= {seed ^ 32'h9e3779b9, 32'(NODE * 7919 + 12345)};
+      state <= {seed ^ 32'h9e3779b9, 32'(32'(node) * 7919 + 12345)};
       queue.delete();
       {now, left, flits, born, packets, latency, errors} <= '0;
-      for (int n = 0; n < NODES; n++) {sent[n], received[n]} <= '0;
+      for (int n = 0; n < MOST; n++) {sent[n], received[n]} <= '0;
     end else begin
       now <= now + 1;
       state <= draw;
@@ -97,7 +98,7 @@ module noc_traffic #(
         left <= length;
       end
       if (receive_valid) begin
-        if (arrived.target != 6'(NODE) || arrived.number != received[arrived.source]) errors <= errors + 1;
+        if (arrived.target != node || arrived.number != received[arrived.source]) errors <= errors + 1;
         received[arrived.source] <= received[arrived.source] + 1;
         flits <= flits + 32'(measure);
         if (receive_last && arrived.marked) begin

@@ -28,8 +28,8 @@ class MeshConfig:
     classes : int
         Traffic classes, 1 to 3; class numbers are `TrafficClass`. Each has virtual channels and credits of its own.
     channels : int
-        Virtual channels of a class on every link: 1, 2 or 4. With more than one, a packet's channel follows from the
-        turn that it takes at the next router, so that a blocked turn does not block the others.
+        Virtual channels ("lanes") of a class on every link: 1, 2 or 4. With more than one, packets of different flows
+        pass each other.
     depth : int
         Flits that an input buffer of one virtual channel holds. 4 sustain a flit a cycle (the credit loop is 4).
     local_ports : mapping or tuple of ((x, y), count)

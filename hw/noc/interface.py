@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out
 from hw.emit import once
 from hw.noc.arbiter import Arbiter
 from hw.noc.config import MeshConfig
-from hw.noc.flit import Direction, LinkSignature, flit_layout
-from hw.noc.route import Route, ends_packet, entry_lane, single_target
+from hw.noc.flit import LinkSignature, flit_layout
+from hw.noc.route import ends_packet, flow_number, single_target
 from hw.noc.router import LaneBuffer
 
 __all__ = ["NetworkInterface"]
@@ -65,9 +65,9 @@ class NetworkInterface(wiring.Component):
 
     def _send(self, m: Module) -> None:
         config = self.config
-        urgent = [traffic in config.urgent for traffic in range(config.classes)]
-        m.submodules.arbiter = arbiter = Arbiter(config.classes, urgent, config.urgent_limit)
-        m.d.comb += arbiter.enable.eq(1)
+        m.submodules.arbiter = arbiter = Arbiter(config.classes, config.urgent_limit)
+        urgent = sum(1 << traffic for traffic in set(config.urgent))
+        m.d.comb += [arbiter.enable.eq(1), arbiter.tail.eq(~Const(0, config.classes)), arbiter.urgent.eq(urgent)]
         sent = Signal(config.virtual_channels)
         room = Signal(config.virtual_channels)
         for channel in range(config.virtual_channels):
@@ -77,7 +77,6 @@ class NetworkInterface(wiring.Component):
         chosen, link_flit = Const(0), Const(0)
         for traffic, i in enumerate(self.send):
             flit = Signal(flit_layout(config), name=f"flit_{traffic}")
-            lane, tail = self._route(m, traffic, flit.header)
             channel = Signal(range(config.virtual_channels), name=f"channel_{traffic}")
             reachable = self._reachable(m, traffic, flit.header.destination)
             m.d.comb += [
@@ -86,9 +85,8 @@ class NetworkInterface(wiring.Component):
                 flit.header.source.y.eq(self.y),
                 flit.header.source.port.eq(self.port),
                 flit.header.traffic.eq(traffic),
-                channel.eq(traffic * config.channels + lane),
+                channel.eq(traffic * config.channels + flow_number(config, flit.header) % config.channels),
                 arbiter.request[traffic].eq(i.valid & reachable & room.bit_select(channel, 1)),
-                arbiter.tail[traffic].eq(tail),
                 i.ready.eq(arbiter.grant[traffic] | ~reachable),
                 self.refused[traffic].eq(i.valid & ~reachable),
             ]
@@ -100,13 +98,6 @@ class NetworkInterface(wiring.Component):
             self.to_router.flit.eq(link_flit),
             sent.eq(Mux(self.to_router.valid, 1 << self.to_router.channel, 0)),
         ]
-
-    def _route(self, m: Module, traffic: int, header: data.View) -> tuple[Value, Value]:
-        """Lane on the way into the router (by the output there), and whether the flit ends its packet."""
-        config = self.config
-        m.submodules[f"route_{traffic}"] = route = Route(config, Direction.LOCAL + 1, Direction.LOCAL)
-        m.d.comb += [route.header.eq(header), route.x.eq(self.x), route.y.eq(self.y)]
-        return entry_lane(config, route.outputs), route.tail
 
     def _reachable(self, m: Module, traffic: int, goal: data.View) -> Value:
         config = self.config

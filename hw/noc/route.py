@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.noc.config import MeshConfig
 from hw.noc.flit import Direction, header_layout
 
-__all__ = ["Route", "ends_packet", "entry_lane", "legal", "reaches", "single_target"]
+__all__ = ["FLOWS", "Route", "ends_packet", "flow_number", "legal", "single_target"]
 
 _X = (Direction.EAST, Direction.WEST)
 
@@ -26,22 +26,6 @@ def legal(arrival: int, output: int) -> bool:
     return output not in _X and output != arrival
 
 
-def reaches(channels: int, arrival: int, lane: int, output: int) -> bool:
-    """Whether a flit that came in on `lane` (of `channels`) of side `arrival` may leave by `output`.
-
-    Lane 0 serves every legal turn, since multicast uses it; the others only the turn that `Route` gives them.
-    """
-    local = output >= Direction.LOCAL
-    if not legal(arrival, output) or lane == 0:
-        return legal(arrival, output)
-    if arrival >= Direction.LOCAL:
-        return channels == 2 and output not in _X or channels == 4 and (output == lane or (lane == 3 and local))
-    if arrival in _X:
-        straight = output in _X
-        return not straight and (channels == 2 or (output == lane + 1 if lane < 3 else local))
-    return local if channels == 2 or lane >= 2 else not local
-
-
 def single_target(config: MeshConfig, goal: data.View) -> Value:
     """Whether a destination is written as one node."""
     single = (goal.x_first == goal.x_last) & (goal.y_first == goal.y_last)
@@ -53,18 +37,20 @@ def ends_packet(config: MeshConfig, header: data.View) -> Value:
     return header.last | ~single_target(config, header.destination)
 
 
-def entry_lane(config: MeshConfig, outputs: Value) -> Value:
-    """Lane on which a flit enters its first router, from the outputs (`Route.outputs`) that it takes there.
+FLOWS = 16
 
-    Two lanes: east or west, else. Four: east, west, north, else. Lane 0 for several outputs.
+
+def flow_number(config: MeshConfig, header: data.View) -> Value:
+    """Number below `FLOWS` that all flits of one source and destination share.
+
+    Flits of equal numbers never stand in two lanes of one link at a time, so that lanes keep flows in order.
     """
-    east, west, north, south = outputs[: Direction.LOCAL]
-    across, along, local = east | west, north | south, outputs[Direction.LOCAL :].any()
-    several = (east & west) | (north & south) | (across & along) | ((across | along) & local)
-    if config.channels == 1:
-        return Const(0)
-    lane = ~across if config.channels == 2 else Mux(east, 0, Mux(west, 1, Mux(north, 2, 3)))
-    return Mux(several, 0, lane)
+    goal, source = header.destination, header.source
+    mixed: Value = Const(0, 4)
+    for part, turn in ((goal.x_first, 0), (goal.y_first, 2), (source.x, 1), (source.x, 3), (source.y, 2), (source.y, 0)):
+        folded = part[:4] ^ part[4:]
+        mixed = mixed ^ Cat(folded, Const(0, 4))[:4].rotate_left(turn)
+    return mixed[:4]
 
 
 class Route(wiring.Component):
@@ -88,8 +74,8 @@ class Route(wiring.Component):
     header : In(header_layout(config))
     outputs : Out(ports)
         Outputs that the flit leaves by; bit numbers as `Direction`. Never zero for a destination inside the mesh.
-    lane : Out(range(config.channels))
-        Virtual channel, within its class, for the next link.
+    flow : Out(4)
+        `flow_number` of the flit.
     tail : Out(1)
         The flit ends its packet as far as switching is concerned: it is the last, or it goes to several nodes.
     """
@@ -104,7 +90,7 @@ class Route(wiring.Component):
                 "y": In(config.y_width),
                 "header": In(header_layout(config)),
                 "outputs": Out(ports),
-                "lane": Out(range(config.channels)),
+                "flow": Out(range(FLOWS)),
                 "tail": Out(1),
             }
         )
@@ -123,9 +109,7 @@ class Route(wiring.Component):
             if legal(self.arrival, output):
                 m.d.comb += self.outputs[output].eq(want)
         m.d.comb += self.tail.eq(ends_packet(self.config, self.header))
-        if self.config.channels > 1:
-            single = single_target(self.config, goal)
-            m.d.comb += self.lane.eq(Mux(single, _next_lane(self.config, self.x, self.y, self.header), 0))
+        m.d.comb += self.flow.eq(flow_number(self.config, self.header))
         return m
 
 
@@ -150,24 +134,3 @@ def _listed(config: MeshConfig, x: Value, y: Value, nodes: Value) -> tuple[Value
     south = Cat(mine[row] & (y > row) for row in range(rows)).any()
     here = Cat(mine[row] & (y == row) for row in range(rows)).any()
     return east, west, mine.any(), north, south, here
-
-
-def _next_lane(config: MeshConfig, x: Value, y: Value, header: data.View) -> Value:
-    """Lane of a flit with one target: decided by what it does at the next router.
-
-    So a flow keeps its lane on each link, and stays in order. Lanes on a row link: straight on, north, south, arrived
-    (two lanes: straight on, else). On a column link: straight on, arrived; of four lanes, two each by a bit of the
-    target row or the source column.
-    """
-    goal, four = header.destination, config.channels == 4
-    along_row = goal.x_first != x
-    x_next = Mux(goal.x_first > x, x + 1, x - 1)[: config.x_width]
-    y_next = Mux(goal.y_first > y, y + 1, y - 1)[: config.y_width]
-    north, south = goal.y_first > y, goal.y_first < y
-    if four:
-        row_lane = Mux(goal.x_first != x_next, 0, Mux(north, 1, Mux(south, 2, 3)))
-        column_lane = Mux(goal.y_first != y_next, Cat(goal.y_first[0], 0), Cat(header.source.x[0], 1))
-    else:
-        row_lane = goal.x_first == x_next
-        column_lane = goal.y_first == y_next
-    return Mux(along_row, row_lane, column_lane)

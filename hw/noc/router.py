@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,14 +10,14 @@ from hw.emit import once
 from hw.noc.arbiter import Arbiter
 from hw.noc.config import MeshConfig
 from hw.noc.flit import Direction, LinkSignature, flit_layout
-from hw.noc.route import Route, reaches
+from hw.noc.route import FLOWS, Route, legal
 
 __all__ = ["InputPort", "LaneBuffer", "OutputPort", "Router", "head_layout"]
 
 
 def head_layout(config: MeshConfig, ports: int) -> data.StructLayout:
     """What a router knows about a flit at the head of a buffer, worked out while the flit was on the link."""
-    return data.StructLayout({"flit": _flit_width(config), "outputs": ports, "lane": range(config.channels), "tail": 1})
+    return data.StructLayout({"flit": _flit_width(config), "outputs": ports, "flow": range(FLOWS), "tail": 1})
 
 
 def _flit_width(config: MeshConfig) -> int:
@@ -35,12 +35,21 @@ class LaneBuffer(wiring.Component):
         The oldest word, from the cycle after it came in.
     pop : In(1)
         Take the oldest word away; only with `valid`.
+    crowded : Out(1)
+        More than half of the places are taken.
     """
 
     def __init__(self, width: int, depth: int):
         self.width, self.depth = width, depth
         super().__init__(
-            {"write": In(1), "write_data": In(width), "valid": Out(1), "head": Out(width), "pop": In(1)}
+            {
+                "write": In(1),
+                "write_data": In(width),
+                "valid": Out(1),
+                "head": Out(width),
+                "pop": In(1),
+                "crowded": Out(1),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -53,6 +62,7 @@ class LaneBuffer(wiring.Component):
             write.data.eq(self.write_data),
             self.head.eq(read.data),
             self.valid.eq(level != 0),
+            self.crowded.eq(level > self.depth // 2),
         ]
         for pointer, step in ((write.addr, self.write), (read.addr, self.pop)):
             position = Signal(range(self.depth))
@@ -77,6 +87,8 @@ class InputPort(wiring.Component):
         Outputs that take the flit in this cycle. When all have it, the flit is gone and its credit goes back.
     popped : Out(virtual channels)
         A flit left its buffer in this cycle.
+    crowded : Out(virtual channels)
+        The buffer is more than half full.
     """
 
     def __init__(self, config: MeshConfig, ports: int, arrival: int):
@@ -90,6 +102,7 @@ class InputPort(wiring.Component):
                 "head": Out(head_layout(config, ports)).array(channels),
                 "taken": In(ports).array(channels),
                 "popped": Out(channels),
+                "crowded": Out(channels),
             }
         )
 
@@ -103,7 +116,7 @@ class InputPort(wiring.Component):
             route.y.eq(self.y),
             Value.cast(route.header).eq(self.link.flit[: Shape.cast(route.header.shape()).width]),
             arrived.outputs.eq(route.outputs),
-            arrived.lane.eq(route.lane),
+            arrived.flow.eq(route.flow),
             arrived.tail.eq(route.tail),
             arrived.flit.eq(self.link.flit),
         ]
@@ -123,39 +136,101 @@ class InputPort(wiring.Component):
                 buffer.pop.eq(buffer.valid & ((waiting & ~self.taken[channel]) == 0)),
             ]
             m.d.sync += left.eq(Mux(buffer.pop, 0, left | self.taken[channel]))
-            m.d.comb += self.popped[channel].eq(buffer.pop)
+            m.d.comb += [self.popped[channel].eq(buffer.pop), self.crowded[channel].eq(buffer.crowded)]
         m.d.sync += self.link.credit.eq(self.popped)
         return m
 
 
+class Lane(wiring.Component):
+    """What an output knows of one virtual channel of its link: places, the packet under way, the flows inside.
+
+    Interface attributes
+    --------------------
+    send : In(size), tail : In(1), flow : In(range(FLOWS))
+        A requester sends on this lane in this cycle (one-hot), what it sends ends its packet, and its flow.
+    credit : In(1)
+        The receiver has one more place.
+    room : Out(1)
+        There is a place.
+    owner : Out(size)
+        Requester inside a packet; zero: none.
+    flows : Out(FLOWS)
+        Flows of which the receiver may still hold flits.
+    """
+
+    def __init__(self, size: int, depth: int, ordered: bool):
+        self.size, self.depth, self.ordered = size, depth, ordered
+        super().__init__(
+            {
+                "send": In(size),
+                "tail": In(1),
+                "flow": In(range(FLOWS)),
+                "credit": In(1),
+                "room": Out(1),
+                "owner": Out(size),
+                "flows": Out(FLOWS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        credits = Signal(range(self.depth + 1), init=self.depth)
+        m.d.comb += self.room.eq(credits != 0)
+        m.d.sync += credits.eq(credits + self.credit - self.send.any())
+        with m.If(self.send.any()):
+            m.d.sync += self.owner.eq(Mux(self.tail, 0, self.send))
+        if self.ordered:
+            self._remember(m)
+        return m
+
+    def _remember(self, m: Module) -> None:
+        """Flows of the flits that are out, oldest first: credits come back in the order of the flits."""
+        newest, oldest = Signal(range(self.depth)), Signal(range(self.depth))
+        for pointer, step in ((newest, self.send.any()), (oldest, self.credit)):
+            with m.If(step):
+                m.d.sync += pointer.eq(Mux(pointer == self.depth - 1, 0, pointer + 1))
+        inside = Mux(self.send.any(), 1 << self.flow, 0)[:FLOWS]
+        for place in range(self.depth):
+            used, flow = Signal(name=f"used_{place}"), Signal(range(FLOWS), name=f"flow_{place}")
+            with m.If(self.send.any() & (newest == place)):
+                m.d.sync += [used.eq(1), flow.eq(self.flow)]
+            with m.Elif(self.credit & (oldest == place)):
+                m.d.sync += used.eq(0)
+            inside = inside | Mux(used, 1 << flow, 0)[:FLOWS]
+        m.d.sync += self.flows.eq(inside)
+
+
 class OutputPort(wiring.Component):
-    """One output of a router: credits and owners of its virtual channels, one arbiter, one column of the crossbar.
+    """One output of a router: the lanes of its link, arbitration, one column of the crossbar.
+
+    A packet takes the first lane of its class that is free and has a place, unless flits of its flow stand in
+    another: then only that one. So flows stay in order, and packets pass each other where they can. Requesters whose
+    buffers are more than half full go first, with a limit.
 
     Parameters
     ----------
     config : MeshConfig
     classes : list of int
         Traffic class of each requester.
-    lanes : list of int, or None
-        For a local port: the lane that each requester's flits keep. None: the lane that the head asks for.
 
     Interface attributes
     --------------------
-    request, tail : In(requesters)
-    lane : In(range(config.channels)), flit : In(flit bits); one for each requester
+    request, tail, crowded : In(requesters)
+    flow : In(range(FLOWS)), flit : In(flit bits); one for each requester
     grant : Out(requesters)
         One-hot. The flit is on `link` in the next cycle.
     link : Out(LinkSignature)
     """
 
-    def __init__(self, config: MeshConfig, classes: list[int], lanes: list[int] | None = None):
-        self.config, self.classes, self.lanes = config, classes, lanes
+    def __init__(self, config: MeshConfig, classes: list[int]):
+        self.config, self.classes = config, classes
         size = len(classes)
         super().__init__(
             {
                 "request": In(size),
                 "tail": In(size),
-                "lane": In(range(config.channels)).array(size),
+                "crowded": In(size),
+                "flow": In(range(FLOWS)).array(size),
                 "flit": In(_flit_width(config)).array(size),
                 "grant": Out(size),
                 "link": Out(LinkSignature(config)),
@@ -165,60 +240,61 @@ class OutputPort(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, size = self.config, len(self.classes)
-        channels = [self._channel(m, index) for index in range(size)]
-        open_to = [self._channel_state(m, channel, channels) for channel in range(config.virtual_channels)]
+        flow, flit, channel = Const(0), Const(0), Const(0)
         ready = Signal(size)
-        for index, channel in enumerate(channels):
-            may = Array(open_to)[channel] if isinstance(channel, Signal) else open_to[channel]
-            m.d.comb += ready[index].eq(self.request[index] & may[index])
-        self._arbitrate(m, ready)
-        flit, channel = Const(0), Const(0)
-        for index in range(size):
+        lanes = [Lane(size, config.depth, config.channels > 1) for _ in range(config.virtual_channels)]
+        for index, traffic in enumerate(self.classes):
+            first = traffic * config.channels
+            chosen, able = self._choose(m, index, lanes[first : first + config.channels])
+            m.d.comb += ready[index].eq(self.request[index] & able)
+            flow = flow | Mux(self.grant[index], self.flow[index], 0)
             flit = flit | Mux(self.grant[index], self.flit[index], 0)
-            channel = channel | Mux(self.grant[index], channels[index], 0)
+            channel = channel | Mux(self.grant[index], first + chosen, 0)
+        self._arbitrate(m, ready)
         m.d.sync += [self.link.valid.eq(self.grant.any()), self.link.flit.eq(flit), self.link.channel.eq(channel)]
+        used = Signal(range(config.virtual_channels))
+        m.d.comb += used.eq(channel)
+        for index, lane in enumerate(lanes):
+            m.submodules[f"lane_{index}"] = lane
+            m.d.comb += [
+                lane.send.eq(Mux(used == index, self.grant, 0)),
+                lane.tail.eq((self.grant & self.tail).any()),
+                lane.flow.eq(flow),
+                lane.credit.eq(self.link.credit[index]),
+            ]
         return m
+
+    def _choose(self, m: Module, index: int, lanes: list[Lane]) -> tuple[Value, Value]:
+        """Lane for requester `index` among those of its class; and whether there is one."""
+        owns = Cat(lane.owner[index] for lane in lanes)
+        able = Signal(len(lanes), name=f"able_{index}")
+        for number, lane in enumerate(lanes):
+            others = Cat(other.flows.bit_select(self.flow[index], 1) for other in lanes if other is not lane)
+            free = ~lane.owner.any() & ~others.any()
+            m.d.comb += able[number].eq(lane.room & Mux(owns.any(), owns[number], free))
+        chosen: Value = Const(len(lanes) - 1)
+        for number in reversed(range(len(lanes) - 1)):
+            chosen = Mux(able[number], number, chosen)
+        return chosen, able.any()
 
     def _arbitrate(self, m: Module, ready: Signal) -> None:
         """One arbiter among the classes and, beside it and not after it, one among the requesters of each class."""
         config = self.config
-        urgent = [traffic in config.urgent for traffic in range(config.classes)]
-        m.submodules.among_classes = among = Arbiter(config.classes, urgent, config.urgent_limit)
-        m.d.comb += [among.enable.eq(1), among.tail.eq(~Const(0, config.classes))]
+        m.submodules.among_classes = among = Arbiter(config.classes, config.urgent_limit)
+        urgent = sum(1 << traffic for traffic in set(config.urgent))
+        m.d.comb += [among.enable.eq(1), among.tail.eq(~Const(0, config.classes)), among.urgent.eq(urgent)]
         for traffic in range(config.classes):
             members = [index for index, mine in enumerate(self.classes) if mine == traffic]
-            m.submodules[f"within_{traffic}"] = within = Arbiter(len(members))
+            m.submodules[f"within_{traffic}"] = within = Arbiter(len(members), limit=3)
             m.d.comb += [
                 within.request.eq(Cat(ready[index] for index in members)),
                 within.tail.eq(Cat(self.tail[index] for index in members)),
+                within.urgent.eq(Cat(self.crowded[index] for index in members)),
                 within.enable.eq(among.grant[traffic]),
                 among.request[traffic].eq(within.request.any()),
             ]
             for bit, index in enumerate(members):
                 m.d.comb += self.grant[index].eq(within.grant[bit] & among.grant[traffic])
-
-    def _channel(self, m: Module, index: int) -> Signal | int:
-        """Virtual channel on the link for requester `index`."""
-        first = self.classes[index] * self.config.channels
-        if self.config.channels == 1 or self.lanes is not None:
-            return first + (self.lanes[index] if self.lanes else 0)
-        channel = Signal(range(self.config.virtual_channels), name=f"channel_{index}")
-        m.d.comb += channel.eq(first + self.lane[index])
-        return channel
-
-    def _channel_state(self, m: Module, channel: int, channels: list[Signal | int]) -> Value:
-        """Keep credits and owner of a virtual channel. Returns who may send on it now, one bit for each requester."""
-        size, depth = len(channels), self.config.depth
-        credits = Signal(range(depth + 1), init=depth, name=f"credits_{channel}")
-        owner = Signal(size, name=f"owner_{channel}")  # who is inside a packet; zero: nobody
-        sends = Signal(size, name=f"sends_{channel}")
-        m.d.comb += sends.eq(Cat(self.grant[index] & (mine == channel) for index, mine in enumerate(channels)))
-        m.d.sync += credits.eq(credits + self.link.credit[channel] - sends.any())
-        with m.If(sends.any()):
-            m.d.sync += owner.eq(sends & ~self.tail)
-        may = Signal(size, name=f"may_{channel}")
-        m.d.comb += may.eq(Mux(credits == 0, 0, Mux(owner.any(), owner, ~Const(0, size))))
-        return may
 
 
 class Router(wiring.Component):
@@ -263,7 +339,7 @@ class Router(wiring.Component):
             (arrival, channel)
             for arrival in range(self.ports)
             for channel in range(config.virtual_channels)
-            if reaches(config.channels, arrival, channel % config.channels, output)
+            if legal(arrival, output)
         ]
 
     def elaborate(self, platform: object) -> Module:
@@ -277,8 +353,7 @@ class Router(wiring.Component):
         for output in range(self.ports):
             requesters = self.requesters(output)
             classes = [channel // config.channels for _, channel in requesters]
-            lanes = [channel % config.channels for _, channel in requesters]
-            port = OutputPort(config, classes, lanes if output >= Direction.LOCAL else None)
+            port = OutputPort(config, classes)
             m.submodules[f"output_{output}"] = port
             wiring.connect(m, port.link, wiring.flipped(self.o[output]))
             for index, (arrival, channel) in enumerate(requesters):
@@ -286,7 +361,8 @@ class Router(wiring.Component):
                 m.d.comb += [
                     port.request[index].eq(head.outputs[output]),
                     port.tail[index].eq(head.tail),
-                    port.lane[index].eq(head.lane),
+                    port.flow[index].eq(head.flow),
+                    port.crowded[index].eq(inputs[arrival].crowded[channel]),
                     port.flit[index].eq(head.flit),
                     inputs[arrival].taken[channel][output].eq(port.grant[index]),
                 ]

