@@ -12,7 +12,7 @@ from golden.formats import BF16, BLOCK, E4M3_ELEMENT, FP16, FP32, Element, Forma
 from golden.rounding import I64, U64, Wide
 
 _ONE = np.uint32(0x3F800000)
-_NAN_WORDS = {ScaleType.E4M3_PAIR: 0x7F7F, ScaleType.BF16: 0x7FC0, ScaleType.FP32: 0x7FC00000,
+NAN_WORDS = {ScaleType.E4M3_PAIR: 0x7F7F, ScaleType.BF16: 0x7FC0, ScaleType.FP32: 0x7FC00000,
               ScaleType.FP16_OFFSET: 0x7E007E00, ScaleType.FP16_ZERO: 0x7E00}
 Number = tuple[np.ndarray, np.ndarray, np.ndarray]  # sign, significand below 2**24 (int64), exponent of its bit 0
 
@@ -79,7 +79,7 @@ def _ranged(groups: np.ndarray, format: Format) -> tuple[np.ndarray, np.ndarray]
     if format.scale == ScaleType.FP16_ZERO:  # zero has to be a code: the range includes it
         least = np.where(least >> 31, least, np.uint32(0))
         greatest = np.where(greatest >> 31, np.uint32(0), greatest)
-    span = _number(FP32, fp32.add(greatest, least ^ np.uint32(0x80000000)))
+    span = _number(FP32, np.minimum(fp32.add(greatest, least ^ np.uint32(0x80000000)), np.uint32(0x7F7FFFFF)))
     scales = _quotient(FP16, span, _integer(element.max_code))
     scale = tuple(part[..., None] for part in _number(FP16, scales))
     if format.scale == ScaleType.FP16_ZERO:
@@ -127,5 +127,5 @@ def quantise_groups(values: np.ndarray, format: Format, tensor_scale: np.uint32 
     if format.scale == ScaleType.E4M3_PAIR:
         words = np.where(bad, 0x7F, words).astype(np.uint32)
         return codes, words[..., 0::2] | words[..., 1::2] << 8
-    words = np.where(bad, _NAN_WORDS[format.scale], words).astype(np.uint32)
+    words = np.where(bad, NAN_WORDS[format.scale], words).astype(np.uint32)
     return codes, np.repeat(words, format.group // BLOCK, axis=-1)
