@@ -66,9 +66,9 @@ def made_runs(constants, noise=0.0, seed=1):
 
 
 def test_fit_finds_the_constants_behind_the_runs():
-    found = fit(made_runs(replace(PLAIN, start=73, cycles_per_granule=1.08)))
+    found = fit(made_runs(replace(PLAIN, start=73, memory_factor=1.08)))
     assert found.start == pytest.approx(73, abs=1)
-    assert found.cycles_per_granule == pytest.approx(1.08, abs=0.002)
+    assert found.memory_factor == pytest.approx(1.08, abs=0.002)
     assert found.worst_error < 1e-3
 
 
@@ -77,20 +77,26 @@ def test_fit_never_sees_the_shapes_it_is_tested_on():
     clean = made_runs(PLAIN, noise=0.01)
     spoiled = [replace(r, cycles=2 * r.cycles) if r.name in ("gate", "up", "down") else r for r in clean]
     first, second = fit(clean), fit(spoiled)
-    assert (first.start, first.cycles_per_granule) == (second.start, second.cycles_per_granule)
+    assert (first.start, first.memory_factor) == (second.start, second.memory_factor)
     assert not {"decode gate", "decode up", "decode down"} & set(first.fitted_on)
     assert first.worst_error < 0.03
     assert second.worst_error > 0.4
 
 
+def test_no_memory_is_faster_than_its_peak():
+    """Runs that a start alone explains, and noise that would ask for a factor below one."""
+    quick = [replace(run, cycles=run.cycles * 0.97) for run in made_runs(replace(PLAIN, memory_factor=1.0))]
+    assert fit(quick).memory_factor == 1.0
+
+
 def test_runs_leave_out_waits_for_the_host():
     record = {"name": "q", "mode": "decode", "M": 1, "K": 576, "N": 576, "cycles": 3000,
               "stalls": {"weights": 10, "activations": 250, "idle": 50}}  # fmt: skip
-    assert runs([record], TILE, 4, 64)[0] == Run("q", "decode", (work(1, 576, 576, TILE, 4),), 2700, buffered=64)
+    assert runs([record], TILE, 4, 1.0, 64)[0] == Run("q", "decode", (work(1, 576, 576, TILE, 4),), 2700, buffered=64)
     with pytest.raises(DescriptionError, match="lacks 'stalls'"):
-        runs([{k: v for k, v in record.items() if k != "stalls"}], TILE, 4, 64)
+        runs([{k: v for k, v in record.items() if k != "stalls"}], TILE, 4, 1.0, 64)
     with pytest.raises(DescriptionError, match="too few runs"):
-        fit(runs([record], TILE, 4, 64))
+        fit(runs([record], TILE, 4, 1.0, 64))
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +196,7 @@ def test_unpacker_limits_narrow_weights():
     """One block a cycle: 8-bit blocks take 33/32 granules, so memory is the limit; 4-bit ones 17/32, so it is not."""
     wide, narrow = work(1, 2880, 2880, TILE, 1), work(1, 2880, 2880, TILE, 1, bits=4.25)
     assert wide.unpack == narrow.unpack == 2880 * 90
-    assert PLAIN.bound(wide) == PLAIN.cycles_per_granule * wide.stream
+    assert PLAIN.bound(wide) == PLAIN.memory_factor * wide.stream
     assert PLAIN.bound(narrow) == narrow.unpack
     assert work(1, 2880, 2880, replace(TILE, blocks_per_cycle=2.0), 1, bits=4.25).unpack == narrow.unpack / 2
 
@@ -198,14 +204,14 @@ def test_unpacker_limits_narrow_weights():
 def test_buffered_weights_shorten_the_first_product():
     shape = work(1, 576, 576, TILE, 4)
     cold, warm = Run("q", "decode", (shape, shape), 1), Run("q", "decode", (shape, shape), 1, buffered=64)
-    assert PLAIN.predict(cold) - PLAIN.predict(warm) == pytest.approx(64 * PLAIN.cycles_per_granule)
+    assert PLAIN.predict(cold) - PLAIN.predict(warm) == pytest.approx(64 * PLAIN.memory_factor)
 
 
 def test_runs_of_the_tile_bench(tmp_path):
     """Two products back to back on the bench's tile; the results that leave at the end are not the formula's."""
     config = CONFIGS["tile_1024"]
     tile = TileShape(config.rows, config.columns, config.slots)
-    works = [work(16, k, n, tile, 1, 4.25) for n, k in ((576, 576), (96, 320))]
+    works = [work(16, k, n, tile, 1, bits=4.25) for n, k in ((576, 576), (96, 320))]
     tail = 16 * -(-config.columns * config.slots // 8)
     folder = tmp_path / "tile_1024-made-16-E2M1"
     folder.mkdir()

@@ -26,7 +26,8 @@ def summary():
     """Cycles near the formula's, with a wait for the host that must not count as the product's."""
     made, draw = sample(), random.Random(1)
     made["config"]["values"] = {"name": "small", "clock_hz": 10**9, "mesh": {"columns": 2, "rows": 2},
-                                "tile": {"rows": 8, "columns": 4, "slots": 8}}  # fmt: skip
+                                "tile": {"rows": 8, "columns": 4, "slots": 8},
+                                "hbm": {"generation": "hbm4"}}  # fmt: skip
     for product in made["products"]:
         part = work(product["M"], product["K"], product["N"], TILE, 4)
         own = 50 + max(part.array, 1.06 * part.stream) * draw.uniform(0.99, 1.01)
@@ -79,6 +80,21 @@ def test_small_chip_does_not_exceed_its_memory(summary):
     found = quantities(extrapolate(summary)[0])
     assert 0 < found["HBM bandwidth used by decode"]["value"] < 100
     assert found["cycle formula, worst error on runs not fitted on"]["value"] < 5
+
+
+def test_slower_memory_is_not_taken_for_a_slower_formula(summary):
+    """The same efficiency on a generation of half the rate: the large models, whose memory is HBM4, do not change."""
+    slow = copy.deepcopy(summary)
+    slow["config"]["values"]["hbm"]["generation"] = "hbm3d"
+    for product in slow["products"]:
+        part = work(product["M"], product["K"], product["N"], TILE, 4, rate=0.5)
+        product["cycles"] = round(50 + max(part.array, 1.06 * part.stream)) + 300
+    base, other = extrapolate(summary), extrapolate(slow)
+    for before, after in zip(base[1:], other[1:], strict=True):
+        found = [quantities(s)["decode, one user, 8k/1k"]["value"] for s in (before, after)]
+        assert found[0] == pytest.approx(found[1], rel=0.02)
+    name = "decode, one user"
+    assert 0.4 < quantities(other[0])[name]["value"] / quantities(base[0])[name]["value"] < 0.6
 
 
 def test_too_few_runs_and_missing_fields_are_one_line(summary):

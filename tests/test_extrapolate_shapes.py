@@ -133,10 +133,13 @@ def test_unknown_names_are_refused(tmp_path):
 
 
 def test_simulated_chip_comes_from_the_runs_configuration():
-    values = {"name": "small", "clock_hz": 10**9, "mesh": {"columns": 2, "rows": 2},
+    values = {"name": "small", "clock_hz": 10**9, "mesh": {"columns": 2, "rows": 2}, "hbm": {"generation": "hbm4"},
               "tile": {"rows": 8, "columns": 4, "slots": 8}}  # fmt: skip
     chip = chips.simulated(values)
     assert chip.bandwidth == pytest.approx(128e9)
+    assert chip.bandwidth / 4 == published("hbm4.channel_rate").number * 1e9, "the hardware's table is the standard's"
     assert chip.granules_per_cycle == 1
+    older = chips.simulated({**values, "hbm": {"generation": "hbm3d"}})
+    assert older.rate == 0.5, "a burst of HBM3 holds the bus for two cycles"
     with pytest.raises(DescriptionError, match="lacks 'tile'"):
         chips.simulated({"mesh": values["mesh"]})

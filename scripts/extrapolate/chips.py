@@ -125,9 +125,14 @@ class Chip:
         return self.tiles * self.domain.chips
 
     @property
+    def rate(self) -> float:
+        """Granules that one pseudo-channel gives in a cycle at its peak."""
+        return self.hbm.channel_bytes_per_second / GRANULE / self.clock_hz
+
+    @property
     def granules_per_cycle(self) -> float:
         """Granules that one tile's pseudo-channels give in a cycle at their peak."""
-        return self.tile.channels * self.hbm.channel_bytes_per_second / GRANULE / self.clock_hz
+        return self.tile.channels * self.rate
 
     @property
     def bandwidth(self) -> float:
@@ -155,19 +160,22 @@ def load(name: str | Path) -> Chip:
 
 
 def simulated(values: Mapping[str, Any]) -> Chip:
-    """The chip of an RTL run, from the `config.values` of its summary: one HBM4 pseudo-channel a tile."""
+    """The chip of an RTL run, from the `config.values` of its summary: one pseudo-channel of its generation a tile."""
+    from hw.hbm.timing import GENERATIONS
+
     try:
-        tile, mesh = values["tile"], values["mesh"]
+        tile, mesh, generation = values["tile"], values["mesh"], values["hbm"]["generation"]
+        clock, tiles = int(values["clock_hz"]), int(mesh["columns"]) * int(mesh["rows"])
         return Chip(
-            name=f"simulated chip '{values.get('name', '')}'",
-            clock_hz=int(values["clock_hz"]),
+            name=f"simulated chip '{values['name']}' ({generation})",
+            clock_hz=clock,
             columns=int(mesh["columns"]),
             rows=int(mesh["rows"]),
             tile=TileShape(int(tile["rows"]), int(tile["columns"]), int(tile["slots"])),
             hbm=Hbm(
-                stacks=int(mesh["columns"]) * int(mesh["rows"]) / published("hbm4.channels").number,
+                stacks=tiles / published("hbm4.channels").number,
                 stack_gigabytes=published("hbm4.stack_capacity").number,
-                channel_bytes_per_second=published("hbm4.channel_rate").number * 1e9,
+                channel_bytes_per_second=GRANULE * clock / GENERATIONS[generation].cycles().bl,
             ),
             power=Power(all_in_ratio=(1.0, 1.0), static_watts=(0.0, 0.0)),
         )

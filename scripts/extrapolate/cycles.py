@@ -1,10 +1,10 @@
 """Cycles of matrix products: a closed formula of the tile's loop nest, with constants fitted on RTL runs.
 
-cycles = start + max(array, unpack, cycles_per_granule * stream, cycles_per_result * results)
+cycles = start + max(array, unpack, memory_factor * stream, cycles_per_result * results)
 
 `array`, `unpack`, `stream` and `results` follow from the shape and the tile alone (`Work`). The three constants are
-what the RTL adds: how long a product takes to get going, how far the memory stays below one granule a cycle and
-channel, and what gathering results at one port costs. They are fitted on some runs; their error is measured on others.
+what the RTL adds: how long a product takes to get going, how much longer the memory takes than at its peak, and what
+gathering results at one port costs. They are fitted on some runs; their error is measured on others.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FP32_IN_GRANULE = 8
 class Work:
     """What a product asks of the slowest tile.
 
-    Cycles of its array, `ordered` of them waits for accumulators; cycles of its unpacker; granules of one channel;
-    granules of results at the gathering port. `bytes` and `macs` are those of all tiles.
+    Cycles of its array, `ordered` of them waits for accumulators; cycles of its unpacker; cycles of its memory at its
+    peak; granules of results at the gathering port. `bytes` and `macs` are those of all tiles.
     """
 
     array: float
@@ -41,12 +41,15 @@ class Work:
     macs: int
 
 
-def work(m: int, k: int, n: int, tile: TileShape, tiles: int, bits: float = 8.25, passes: int = 1) -> Work:
+def work(
+    m: int, k: int, n: int, tile: TileShape, tiles: int, rate: float = 1.0, bits: float = 8.25, passes: int = 1
+) -> Work:
     """Work of [m, k] times [n, k] transposed, outputs split over `tiles`.
 
-    `bits` is a weight's bits in memory, its scale included; `passes` how often the array takes each operand (2 for
-    BF16). `array` counts one cycle for each slot, row pass and K block, and no fewer than the accumulate gap for each
-    K block of a group; `ordered` is the part of it that waits for that gap.
+    `rate` is the granules that a channel gives in a cycle at its peak, `bits` a weight's bits in memory, its scale
+    included, `passes` how often the array takes each operand (2 for BF16). `array` counts one cycle for each slot, row
+    pass and K block, and no fewer than the accumulate gap for each K block of a group; `ordered` is the part of it
+    that waits for that gap.
     """
     if min(m, k, n, tiles) < 1:
         raise ValueError(f"a product has at least 1 position, input, output and tile, not {m}, {k}, {n}, {tiles}")
@@ -66,14 +69,14 @@ def work(m: int, k: int, n: int, tile: TileShape, tiles: int, bits: float = 8.25
     size = blocks * BLOCK * bits / 8
     result = m * tiles * ceil(slot_columns * tile.columns / FP32_IN_GRANULE)
     unpack = blocks * passes / tile.channels / tile.blocks_per_cycle
-    return Work(array, ordered, unpack, size / 32 / tile.channels, result, size * tiles, m * k * n)
+    return Work(array, ordered, unpack, size / 32 / tile.channels / rate, result, size * tiles, m * k * n)
 
 
 @dataclass(frozen=True)
 class Run:
     """Products back to back as they ran on the RTL, and cycles of the slowest tile without waits for activations.
 
-    `buffered` granules of weights were there before the first product began: the memory works through such waits.
+    `buffered` cycles of the memory's work were done before the first product began: it works through such waits.
     """
 
     name: str
@@ -87,8 +90,8 @@ WAITS = ("activations", "idle")
 """Stall causes that are not the product's own: its activations came late from the host, or nothing was asked for."""
 
 
-def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int, queue: int) -> list[Run]:
-    """The products of a run's summary; `queue` is the granules that a tile holds between memory and array.
+def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int, rate: float, queue: int) -> list[Run]:
+    """The products of a run's summary; `rate` as in `work`, `queue` the granules between a tile's memory and its array.
 
     Raises DescriptionError for a record that lacks what is needed.
     """
@@ -96,9 +99,9 @@ def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int, que
     for record in products:
         try:
             waits = sum(record["stalls"].get(cause, 0) for cause in WAITS)
-            shape = work(record["M"], record["K"], record["N"], tile, tiles)
+            shape = work(record["M"], record["K"], record["N"], tile, tiles, rate)
             found.append(
-                Run(record["name"], record["mode"], (shape,), record["cycles"] - waits, float(min(waits, queue)))
+                Run(record["name"], record["mode"], (shape,), record["cycles"] - waits, float(min(waits, queue / rate)))
             )
         except (KeyError, TypeError) as error:
             raise DescriptionError(f"a product's record lacks {error} that the extrapolation needs") from None
@@ -110,7 +113,7 @@ class Constants:
     """The fitted constants, the runs behind them, and the largest and mean relative error on runs held out."""
 
     start: float
-    cycles_per_granule: float
+    memory_factor: float
     cycles_per_result: float
     fitted_on: tuple[str, ...]
     tested_on: tuple[str, ...]
@@ -123,7 +126,7 @@ class Constants:
 
     def bound(self, work: Work, buffered: float = 0.0) -> float:
         """Cycles without the start: what a product costs that follows others without a break."""
-        stream = self.cycles_per_granule * max(0.0, work.stream - buffered)
+        stream = self.memory_factor * max(0.0, work.stream - buffered)
         return max(work.array, work.unpack - buffered, stream, self.cycles_per_result * work.results)
 
     def predict(self, run: Run) -> float:
@@ -141,8 +144,12 @@ def _loss(parameters: tuple[float, float, float], chosen: Sequence[Run]) -> floa
     return sum(constants.error(run) ** 2 for run in chosen)
 
 
+LEAST = (0.0, 1.0, 0.0)
+"""Bounds of the constants: no product starts before it is asked for, no memory is faster than its peak."""
+
+
 def _search(chosen: Sequence[Run]) -> tuple[float, float, float]:
-    """Coordinate search with shrinking steps: three constants, none negative, least relative square error."""
+    """Coordinate search with shrinking steps: three constants in their bounds, least relative square error."""
     best = (0.0, 1.0, 1.0)
     steps = [64.0, 0.25, 0.5]
     loss = _loss(best, chosen)
@@ -151,7 +158,7 @@ def _search(chosen: Sequence[Run]) -> tuple[float, float, float]:
         for index, step in enumerate(steps):
             for sign in (1, -1):
                 trial = list(best)
-                trial[index] = max(0.0, trial[index] + sign * step)
+                trial[index] = max(LEAST[index], trial[index] + sign * step)
                 found = (trial[0], trial[1], trial[2])
                 if _loss(found, chosen) < loss:
                     best, loss, improved = found, _loss(found, chosen), True

@@ -40,6 +40,7 @@ SMALL_BAND = (
 )
 ON_HOST = "Norms, attention and SwiGLU ran on the host in this run; their cycles are assumed."
 BY_FORMULA = "cycle formula from this run; attention, network, links and vector functions assumed, halved and doubled"
+BURST = "32 bytes in the burst time of the configured generation (hw/hbm/timing.py), in whole cycles"
 EVENTS = "events times published energies, scaled to 3 nm"
 
 Quantity = dict[str, Any]
@@ -74,7 +75,7 @@ def measured(summary: Mapping[str, Any]) -> tuple[Chip, list[Run]]:
     """The chip of a summary and its products as runs to fit on. Raises DescriptionError."""
     simulated = chips.simulated(summary["config"]["values"])
     queue = int(summary["config"]["values"]["tile"].get("weight_queue", 0))
-    return simulated, runs(summary["products"], simulated.tile, simulated.tiles, queue)
+    return simulated, runs(summary["products"], simulated.tile, simulated.tiles, simulated.rate, queue)
 
 
 def _formula(constants: Constants) -> list[Quantity]:
@@ -82,7 +83,7 @@ def _formula(constants: Constants) -> list[Quantity]:
     worst = 100 * constants.worst_error
     return [
         quantity("cycle formula, worst error on runs not fitted on", worst, "%", "measured", source),
-        quantity("cycles a granule and channel", constants.cycles_per_granule, "cycles", "derived", source),
+        quantity("time of the memory over its peak's", constants.memory_factor, "", "derived", source),
         quantity("cycles to start a product", constants.start, "cycles", "derived", source),
     ]
 
@@ -97,7 +98,7 @@ def small_scenario(
     whole = sum(record["cycles"] for record in products if record["mode"] == "decode")
     by_formula = step(model, chip, constants, Batch(decode=1, context=context))
     head = model.matrices[-1]
-    head_cycles = constants.cycles(work(1, head.k, head.n, chip.tile, chip.tiles))
+    head_cycles = constants.cycles(work(1, head.k, head.n, chip.tile, chip.tiles, chip.rate))
     rest = sum(getattr(by_formula, part) for part in ASSUMED_PARTS)
     weights = model.layers * own + head_cycles
     rate = chip.clock_hz / (weights + rest)
@@ -110,14 +111,14 @@ def small_scenario(
     rows = [
         quantity("decode, products of a layer", own, "cycles", "measured", "without the waits for activations"),
         quantity("decode, one user", rate, "tok/s/user", "derived", f"{model.layers} {SMALL_BAND}", band),
-        quantity("HBM bandwidth of this chip", peak, "GB/s", "published", published("hbm4.channel_rate").source),
+        quantity("HBM bandwidth of this chip", peak, "GB/s", "derived", BURST),
         quantity("HBM bandwidth used by decode", used, "%", "derived", "bytes a token times tokens a second"),
         quantity("energy a token", 1e3 * sum(joules) / 2, "mJ", "derived", without, _scaled(joules, 1e3)),
         quantity("power at that rate", sum(power) / 2, "W", "derived", without, power),
         *_prefill(found, context - 1, model, chip),
         *_formula(constants),
     ]
-    note = f"One HBM4 pseudo-channel a tile, KV cache of {context} positions. {ON_HOST}"
+    note = f"One pseudo-channel a tile, KV cache of {context} positions. {ON_HOST}"
     return {"model": model.name, "chip": chip.name, "note": note, "quantities": rows}
 
 

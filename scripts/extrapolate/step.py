@@ -108,15 +108,16 @@ def _product(matrix: Matrix, positions: int, chip: Chip, constants: Constants) -
     groups = chip.domain.expert_groups if matrix.held > 1 else 1
     each = max(1, ceil(positions * matrix.used / used - 1e-9))
     bits, passes = BITS[matrix.format], OPERAND_PASSES.get(matrix.format, 1)
-    one = _split(work(each, matrix.k, matrix.n, chip.tile, chip.all_tiles // groups, bits, passes), chip, constants)
+    part = work(each, matrix.k, matrix.n, chip.tile, chip.all_tiles // groups, chip.rate, bits, passes)
+    one = _split(part, constants)
     in_turn = used / groups * crowding(matrix.held, round(used), groups)
     events = {"hbm_bytes": one.hbm_bytes * used, "macs": one.macs * used}
     return replace(one.times(in_turn), start=constants.start, **events)
 
 
-def _split(part: Work, chip: Chip, constants: Constants) -> Step:
+def _split(part: Work, constants: Constants) -> Step:
     """A product's cycles by cause. Results are gathered by the stage, not at one port, so they set no limit here."""
-    stream = constants.cycles_per_granule * part.stream / (chip.granules_per_cycle / chip.tile.channels)
+    stream = constants.memory_factor * part.stream
     weights, busy = max(stream, part.unpack), part.array - part.ordered
     return Step(
         stream=stream,
@@ -170,7 +171,7 @@ def _attention(model: Model, batch: Batch, chip: Chip, constants: Constants) -> 
     """All layers' attention: KV read by the tiles that hold it, or the array's work where that takes longer."""
     a, tiles = model.attention, chip.all_tiles
     array_rate = tiles * chip.tile.rows * chip.tile.columns * 32
-    granules = tiles * chip.granules_per_cycle / constants.cycles_per_granule
+    granules = tiles * chip.granules_per_cycle / constants.memory_factor
     total = Step()
     for positions, context, shared in ((batch.decode, batch.context, False),
                                        (batch.prefill, batch.history + batch.prefill / 2, True)):  # fmt: skip

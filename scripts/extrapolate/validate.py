@@ -32,7 +32,7 @@ def tile_runs(folder: Path) -> list[Run]:
         config, asked = CONFIGS[name], record["work"]
         tile = TileShape(config.rows, config.columns, config.slots)
         shapes, positions = asked["shapes"], asked["positions"]
-        works = tuple(work(positions, k, n, tile, 1, BITS[asked["weight_format"]]) for n, k in shapes)
+        works = tuple(work(positions, k, n, tile, 1, bits=BITS[asked["weight_format"]]) for n, k in shapes)
         # The last group's results leave after its last operand, a granule a cycle.
         outputs = ceil(shapes[-1][0] / tile.columns) * tile.columns
         tail = positions * ceil(min(outputs, tile.slots * tile.columns) / FP32_IN_GRANULE)
@@ -55,7 +55,7 @@ def table(constants: Constants, found: list[Run]) -> Table:
             "array": sum(w.array - w.ordered for w in run.works),
             "accumulators": sum(w.array for w in run.works),
             "unpacker": sum(w.unpack for w in run.works),
-            "memory": sum(w.stream * constants.cycles_per_granule for w in run.works),
+            "memory": sum(w.stream * constants.memory_factor for w in run.works),
             "results": sum(w.results for w in run.works),
         }
         error = f"{100 * constants.error(run):+.1f} %"
