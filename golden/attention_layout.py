@@ -1,0 +1,44 @@
+"""How a leaf of the KV cache lies in memory: the granules that `hw.vector.kv.KvFetcher` reads.
+
+One leaf (128 positions) of one key head, in order:
+
+1. 4 granules: the value scale of each position, a byte each;
+2. for each 32 positions, for each key block: a granule with the 32 positions' scales of that block, then 32 granules,
+   each one position's 32 elements;
+3. unless the shape is latent, for each 32 channels of the value, for each 32 positions: 32 granules, each one
+   position's 32 channels.
+
+A new token changes single bytes of (1) and of the scale granules, and whole granules of the rest; nothing moves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from golden.attention import LEAF, AttentionShape, Bytes, Leaf
+from golden.formats import BLOCK
+
+SQUARES = LEAF // BLOCK
+
+
+def leaf_granules(shape: AttentionShape) -> int:
+    """Granules of one leaf of one key head."""
+    keys = shape.key_size // BLOCK * SQUARES * (1 + BLOCK)
+    return SQUARES + keys + (0 if shape.latent else shape.value_size // BLOCK * LEAF)
+
+
+def leaf_image(leaf: Leaf, shape: AttentionShape) -> Bytes:
+    """The leaf as it lies in memory: uint8 [granules, 32]. Elements of 8 bits; `ValueError` for narrower ones."""
+    if shape.format.bits != 8:
+        raise ValueError(f"The KV cache holds elements of 8 bits, not {shape.format.name}")
+    blocks = shape.key_size // BLOCK
+    keys = leaf.key_codes.reshape(SQUARES, BLOCK, blocks, BLOCK).transpose(0, 2, 1, 3)
+    scales = leaf.key_scales.reshape(SQUARES, BLOCK, blocks).transpose(0, 2, 1)
+    frames = np.concatenate([scales[:, :, None, :], keys], axis=2).reshape(-1, BLOCK)
+    parts = [leaf.value_scales.reshape(SQUARES, BLOCK), frames]
+    if not shape.latent:
+        values = leaf.value_codes.reshape(SQUARES, BLOCK, -1, BLOCK).transpose(2, 0, 1, 3)
+        parts.append(values.reshape(-1, BLOCK))
+    image = np.concatenate(parts)
+    assert len(image) == leaf_granules(shape)
+    return image

@@ -1,0 +1,189 @@
+"""What drives an attention tile: KV memory behind a granule stream, queries, commands, and the golden result."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from golden import model_fast, vector
+from golden.attention import LEAF, AttentionShape, PagedCache, attention, query_factor
+from golden.attention_layout import leaf_granules, leaf_image
+from golden.fp32_ops import Bits, from_float
+from hw.tile.config import TileConfig
+from hw.tile.isa import WeightRange
+from hw.vector.attention import ActivationWrite
+from hw.vector.engine import result_layout
+from hw.vector.kv import AttentionCommand
+from hw.vector.merge import MemoryMap
+from hw.vector.unit import load_layout
+from tb.common.stream import StreamPort, StreamSink, StreamSource, randomly
+
+SEED = int(os.environ.get("SERRANO_SEED", "1"))
+TIMEOUT = 400_000
+
+
+@dataclass
+class Case:
+    """One command: a chunk of `count` positions that ends at `length`, for `group` query heads of one key head."""
+
+    length: int
+    count: int = 1
+    group: int = 3
+    key_size: int = 64
+    value_size: int = 64
+    window: int = 0
+    latent: bool = False
+    sink: bool = False
+    offset: float = 0.0
+    position: int | None = None
+
+    @property
+    def shape(self) -> AttentionShape:
+        return AttentionShape(self.group, 1, self.key_size, self.value_size, window=self.window, latent=self.latent)
+
+    @property
+    def positions(self) -> np.ndarray:
+        first = self.length - self.count if self.position is None else self.position
+        return np.arange(first, first + self.count)
+
+
+@dataclass
+class Prepared:
+    """A case with its data: memory image, command, quantised query, sink logits, expected rows."""
+
+    case: Case
+    image: dict[int, int]
+    command: dict[str, int]
+    table: dict[int, int]
+    query: tuple[np.ndarray, np.ndarray]
+    sinks: Bits | None
+    expected: Bits
+
+
+def prepare(case: Case, generator: np.random.Generator, query_base: int = 0) -> Prepared:
+    """Random keys, values and queries; pages scattered over memory; what golden attention makes of it."""
+    shape, positions = case.shape, case.positions
+    pages = -(-case.length // LEAF)
+    cache, order = PagedCache(shape, pages), generator.permutation(pages)
+    keys = from_float(generator.normal(size=(case.length, 1, case.key_size)))
+    values = from_float(generator.normal(size=(case.length, 1, case.value_size)) * 3)
+    if case.offset:
+        keys[..., 0] = from_float(case.offset)
+    cache.append(order, np.arange(case.length), keys, values)
+    query = from_float(generator.normal(size=(case.count, case.group, case.key_size)))
+    query = vector.scale(query, query_factor(case.key_size))
+    if case.offset:
+        query[..., 0] = from_float(1.0)
+    sinks = from_float(generator.normal(size=case.group) * 4) if case.sink else None
+    size = leaf_granules(shape)
+    image, table = {}, {}
+    for leaf in range(pages):
+        base = int(order[leaf]) * (size + 7) + 1000
+        table[leaf] = base
+        for index, row in enumerate(leaf_image(cache.leaf(order, leaf, 0, case.length), shape)):
+            image[base + index] = int.from_bytes(row.tobytes(), "little")
+    last = int(max(positions.max(), 0)) // LEAF
+    first = max(int(positions.min()) - case.window + 1, 0) // LEAF if case.window else 0
+    command = {
+        "rows": case.count * case.group, "group": case.group, "position": int(positions[0]), "window": case.window,
+        "first_leaf": first, "last_leaf": last, "key_blocks": case.key_size // 32,
+        "value_groups": case.value_size // 32, "query_base": query_base, "table": 0, "latent": int(case.latent),
+        "sink": int(case.sink),
+    }  # fmt: skip
+    expected = attention(query, positions, cache, order, sinks).reshape(-1, case.value_size)
+    codes = model_fast.quantise(query.reshape(-1, case.key_size), shape.format)
+    return Prepared(case, image, command, table, codes, sinks, expected)
+
+
+class TB:
+    """Owns the agents of an attention tile; `cycles` are those of the last command."""
+
+    def __init__(self, dut: Any, config: TileConfig, map: MemoryMap, idle: float = 0.0, pause: float = 0.0):
+        self.dut, self.config, self.map = dut, config, map
+        self.command = StreamSource(StreamPort(dut, "command", AttentionCommand))
+        self.load = StreamSource(StreamPort(dut, "load", load_layout(8)), randomly(idle, SEED))
+        self.query = StreamSource(StreamPort(dut, "query", ActivationWrite), randomly(idle, SEED + 1))
+        self.granules = StreamSource(StreamPort(dut, "granules", 256), randomly(idle, SEED + 2))
+        self.ranges = StreamSink(StreamPort(dut, "ranges", WeightRange), randomly(pause, SEED + 3), self._read)
+        self.output = StreamSink(StreamPort(dut, "output", result_layout(8)), randomly(pause, SEED + 4))
+        self.image: dict[int, int] = {}
+        self.granules_read = self.cycles = 0
+
+    def _read(self, request: dict[str, int]) -> None:
+        for address in range(request["address"], request["address"] + request["length"]):
+            self.granules.put(self.image[address])
+        self.granules_read += request["length"]
+
+    async def reset(self) -> None:
+        dut = self.dut
+        dut.pages_enable.value = 0
+        dut.rst.value = 1
+        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        await ClockCycles(dut.clk, 2)
+        dut.rst.value = 0
+
+    async def set_up(self, prepared: Prepared) -> None:
+        """Memory image, page table, query blocks and sink logits of a case."""
+        dut, rows = self.dut, self.config.rows
+        self.image = prepared.image
+        for leaf, base in prepared.table.items():
+            dut.pages_enable.value, dut.pages_address.value, dut.pages_data.value = 1, leaf, base
+            await RisingEdge(dut.clk)
+        dut.pages_enable.value = 0
+        codes, scales = prepared.query
+        blocks = scales.shape[1]
+        for row in range(len(codes)):
+            for block in range(blocks):
+                elements = codes[row, 32 * block : 32 * block + 32]
+                address = prepared.command["query_base"] + row // rows * blocks + block
+                await self.query.send({
+                    "row": row % rows, "address": address,
+                    "block": {"elements": dict(enumerate(map(int, elements))), "scale": int(scales[row, block])},
+                })  # fmt: skip
+        if prepared.sinks is not None:
+            logits = np.tile(prepared.sinks, prepared.case.count)
+            for beat in range(-(-len(logits) // 8)):
+                elements = dict(enumerate(map(int, logits[8 * beat : 8 * beat + 8])))
+                await self.load.send({"address": self.map.sinks + beat, "elements": elements})
+
+    async def run(self, prepared: Prepared) -> Bits:
+        """Run a case that is set up; returns the rows uint32 [rows, value_size]."""
+        dut = self.dut
+        self.granules_read = 0
+        begin = cocotb.utils.get_sim_time("ns")
+        done = self.command.put(prepared.command)
+        waited = 0
+        while not done.is_set():
+            await ClockCycles(dut.clk, 20)
+            waited += 20
+            assert waited < TIMEOUT, f"no end after {waited} cycles of {prepared.case}"
+        self.cycles = int(cocotb.utils.get_sim_time("ns") - begin)
+        await ClockCycles(dut.clk, 4)
+        size = prepared.case.value_size
+        beats = prepared.expected.size // 8
+        while len(self.output.received) < beats:
+            await ClockCycles(dut.clk, 1)
+            waited += 1
+            assert waited < TIMEOUT, f"{len(self.output.received)} of {beats} beats came"
+        found = [self.output.received.popleft() for _ in range(beats)]
+        assert all(beat["keep"] == 0xFF for beat in found)
+        assert not self.output.received, "more beats than asked for"
+        return np.array([beat["elements"] for beat in found], dtype=np.uint32).reshape(-1, size)
+
+    async def check(self, prepared: Prepared) -> None:
+        """Set up, run, compare every bit."""
+        await self.set_up(prepared)
+        found = await self.run(prepared)
+        different = np.argwhere(found != prepared.expected)
+        assert not len(different), (
+            f"{prepared.case}: {len(different)} of {found.size} differ, first at row, channel {tuple(different[0])}: "
+            f"expected {prepared.expected[tuple(different[0])]:#010x}, found {found[tuple(different[0])]:#010x}"
+        )
+        assert not int(self.dut.error.value), "the vector engine refused a command"
+        assert not int(self.dut.unsupported.value), "the array met an unsupported format"

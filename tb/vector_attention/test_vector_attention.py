@@ -1,0 +1,165 @@
+"""Attention on the array against golden attention, bit for bit: shapes, masks, windows, pages, sinks, back-pressure."""
+
+from pathlib import Path
+
+import cocotb
+import numpy as np
+import pyuvm
+from cocotb.triggers import ClockCycles
+from pyuvm import uvm_env, uvm_test
+
+from hw.vector.engine import result_layout
+from hw.vector.merge import MemoryMap
+from tb.common.coverage import Coverage, load_testplan
+from tb.common.scoreboard import Scoreboard
+from tb.common.stream import StreamAgent, StreamPort
+from tb.vector_attention import CONFIG, LEVELS, MAX_ROWS, MAX_VALUE_GROUPS
+from tb.vector_attention.environment import SEED, TB, Case, prepare
+
+MAP = MemoryMap(MAX_ROWS, MAX_VALUE_GROUPS, LEVELS)
+TESTPLAN = Path(__file__).with_name("testplan.toml")
+
+
+async def started(dut, idle=0.0, pause=0.0):
+    tb = TB(dut, CONFIG, MAP, idle, pause)
+    await tb.reset()
+    return tb
+
+
+@cocotb.test()
+@cocotb.parametrize(length=[1, 127, 128, 129])
+async def test_decode_lengths(dut, length):
+    tb = await started(dut)
+    await tb.check(prepare(Case(length), np.random.default_rng(SEED)))
+
+
+SHAPES = {
+    "prefill": Case(140, count=2),
+    "rows_over_a_leaf_border": Case(130, count=4, group=2),  # the second leaf is empty for the first rows
+    "one_head": Case(70, group=1, key_size=32, value_size=32),
+    "eight_heads": Case(200, group=8),
+    "latent": Case(150, group=4, key_size=96, value_size=64, latent=True),
+    "three_leaves": Case(300),
+    "five_leaves": Case(600),
+    "window": Case(250, window=64),
+    "window_without_a_left_sibling": Case(700, window=200),
+    "window_over_rows": Case(260, count=2, window=100),
+    "sink": Case(140, sink=True),
+    "sink_and_window": Case(300, window=128, sink=True, group=8),
+    "far_below_zero": Case(200, offset=-300_000.0),
+    "only_the_first_of_many": Case(200, position=0, count=1),
+}
+
+
+@cocotb.test()
+@cocotb.parametrize(shape=list(SHAPES))
+async def test_shapes(dut, shape):
+    tb = await started(dut)
+    await tb.check(prepare(SHAPES[shape], np.random.default_rng(SEED)))
+
+
+@cocotb.test()
+@cocotb.parametrize(idle=[0.0, 0.4], pause=[0.0, 0.6])
+async def test_pauses(dut, idle, pause):
+    """Commands of different shapes one after the other, with idles on the memory and pauses on both outputs."""
+    tb = await started(dut, idle, pause)
+    generator = np.random.default_rng(SEED)
+    for case in (Case(160, count=2), Case(40, group=1, key_size=32), Case(140, group=4, sink=True)):
+        await tb.check(prepare(case, generator))
+
+
+@cocotb.test()
+async def test_memory_stalls_and_comes_back(dut):
+    """The memory gives nothing for long in the middle of a leaf; then a thousand quiet cycles after the end."""
+    tb = await started(dut)
+    tb.granules.idle = iter([False] * 400 + [True] * 2000 + [False] * 1_000_000)
+    await tb.check(prepare(Case(200), np.random.default_rng(SEED)))
+    await ClockCycles(dut.clk, 1000)
+    assert not tb.output.received
+    assert not int(dut.busy.value)
+
+
+@cocotb.test()
+async def test_chunks_give_the_same_rows(dut):
+    """One chunk of two positions, and each of them alone, on the same cache: the same bits."""
+    tb = await started(dut)
+    whole = prepare(Case(150, count=2), np.random.default_rng(SEED))
+    await tb.check(whole)
+    rows = whole.expected.reshape(2, 3, -1)
+    for index in range(2):
+        codes, scales = (part.reshape(2, 3, -1)[index] for part in whole.query)
+        whole.command |= {"rows": 3, "position": 148 + index}
+        alone = type(whole)(whole.case, whole.image, whole.command, whole.table, (codes, scales), None, rows[index])
+        await tb.check(alone)
+
+
+class AttentionEnvironment(uvm_env):
+    """Watches the output; `TB` drives."""
+
+    def build_phase(self):
+        dut = cocotb.top
+        self.coverage = Coverage(load_testplan(TESTPLAN))
+        self.scoreboard = _Scoreboard("scoreboard", self)
+        port = StreamPort(dut, "output", result_layout(8))
+        self.output = StreamAgent("output_agent", self, port, "passive", None, dut.rst)
+
+    def connect_phase(self):
+        self.output.analysis_port.connect(self.scoreboard.analysis_export)
+
+
+class _Scoreboard(Scoreboard):
+    def write(self, value):
+        super().write(tuple(value["elements"]))
+
+
+@pyuvm.test()
+class test_random(uvm_test):
+    """Random commands back to back, with idles and pauses."""
+
+    corrupt = False
+    count = 8
+
+    def build_phase(self):
+        self.environment = AttentionEnvironment("environment", self)
+
+    async def run_phase(self):
+        self.raise_objection()
+        generator = np.random.default_rng(SEED)
+        tb = await started(cocotb.top, 0.1, 0.3)
+        for index in range(self.count):
+            case = self.draw(generator, index)
+            prepared = prepare(case, generator)
+            beats = prepared.expected.reshape(-1, 8)
+            for number, beat in enumerate(beats):
+                wrong = self.corrupt and index == 0 and number == len(beats) - 1
+                self.environment.scoreboard.expect(tuple(int(v) ^ wrong for v in beat))
+            await tb.set_up(prepared)
+            await tb.run(prepared)
+        self.drop_objection()
+
+    def draw(self, generator, index):
+        hit = self.environment.coverage.hit
+        count = int(generator.integers(1, 3)) if index > 1 else index + 1
+        group = int(generator.integers(1, MAX_ROWS // count + 1))
+        length = int(generator.integers(count, 130 if index % 2 else 400))
+        window = int(generator.integers(1, 200)) if index % 3 == 1 else 0
+        latent, sink = index % 4 == 2, index % 3 == 0
+        hit("commands", "decode" if count == 1 else "prefill")
+        hit("commands", "window" if window else "causal")
+        hit("commands", "latent" if latent else "separate_values")
+        hit("commands", "sink" if sink else "no_sink")
+        hit("commands", "one_leaf" if length <= 128 else "leaves")
+        key_size = 96 if latent else int(generator.choice([32, 64]))
+        return Case(length, count, group, key_size, 64, window, latent, sink)
+
+    def check_phase(self):
+        holes = self.environment.coverage.holes()
+        assert not holes, f"never seen: {holes}"
+
+
+@pyuvm.test(expect_error=AssertionError)
+class test_wrong_expectation_fails(test_random):
+    """One golden beat is wrong: the scoreboard has to notice."""
+
+    corrupt = True
+    count = 1
