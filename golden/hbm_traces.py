@@ -76,4 +76,5 @@ def trace(name: str, lines: int = LINES) -> np.ndarray:
 def text_md5(requests: np.ndarray) -> str:
     """MD5 of the trace as text."""
     kinds = np.where(requests & WRITE, "W", "R")
-    return hashlib.md5("".join(f"{k} {v}\n" for k, v in zip(kinds, requests & ~WRITE, strict=True)).encode()).hexdigest()
+    lines = (f"{kind} {index}\n" for kind, index in zip(kinds, requests & ~WRITE, strict=True))
+    return hashlib.md5("".join(lines).encode()).hexdigest()

@@ -149,7 +149,7 @@ module hbm_rules #(
         `LEAST(act_bank[bank], RAS, 11, "RAS", name, bank, "ACT");
         `LEAST(read_bank[bank], RTP, 12, "RTP", name, bank, "RD");
         `LEAST(write_bank[bank], WR_PRE, 13, "WR", name, bank, "WR");
-        if (open[bank]) pre_bank[bank] = now;
+        pre_bank[bank] = now;  // a precharge of a closed bank starts tRP again
         open[bank] = 0;
     endfunction
 

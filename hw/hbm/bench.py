@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal
+from amaranth.hdl import Cat, ClockSignal, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out, connect, flipped
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.emit import once
 
 from .config import HbmConfig
 from .controller import HbmController
@@ -12,7 +14,7 @@ from .core import HbmCore
 from .device import HbmDevice
 from .interface import Counters
 
-__all__ = ["TRACE_SOURCES", "ControllerBench", "TraceBench"]
+__all__ = ["TRACE_SOURCES", "ChannelsBench", "ControllerBench", "TraceBench"]
 
 TRACE_SOURCES = ("rtl/hbm_rules.sv", "rtl/hbm_device.sv", "rtl/hbm_trace.sv")
 
@@ -61,10 +63,52 @@ class ControllerBench(wiring.Component):
         m.submodules.controller = controller = self._controller
         m.submodules.device = device = HbmDevice(self._config, self._index)
         connect(m, controller.device, device.port)
-        for name, member in controller.signature.members.items():
-            if name == "counters":
-                m.d.comb += self.counters.eq(controller.counters)
+        for name in controller.signature.members:
+            if name in ("counters", "interrupt"):
+                m.d.comb += getattr(self, name).eq(getattr(controller, name))
             elif name != "device":
                 connect(m, flipped(getattr(self, name)), getattr(controller, name))
         m.d.comb += self.violation.eq(device.violation)
+        return m
+
+
+class ChannelsBench(wiring.Component):
+    """`channels` controllers and devices; each streams `granules` granules from 0 on, taken in lockstep.
+
+    `clocks` from reset to `done`; `wrong` counts granules that are not the device's pattern in their first word.
+    """
+
+    def __init__(self, config: HbmConfig, channels: int):
+        self._config = config
+        self._channels = channels
+        super().__init__({
+            "granules": In(config.address_bits), "done": Out(1), "clocks": Out(32), "wrong": Out(32),
+            "violation": Out(8),
+        })  # fmt: skip
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, count = self._config, Signal(self._config.address_bits)
+        controllers = [once(HbmController(config), "hbm_controller") for _ in range(self._channels)]
+        devices = [HbmDevice(config, k) for k in range(self._channels)]
+        for k, (controller, device) in enumerate(zip(controllers, devices, strict=True)):
+            m.submodules[f"controller{k}"], m.submodules[f"device{k}"] = controller, device
+            connect(m, controller.device, device.port)
+            asked = Signal(name=f"asked{k}")
+            m.d.comb += [
+                controller.descriptor.valid.eq(~asked),
+                controller.descriptor.payload.address.eq(0),
+                controller.descriptor.payload.length.eq(self.granules),
+            ]
+            m.d.sync += asked.eq(asked | controller.descriptor.ready)
+        take = Cat(controller.data.valid for controller in controllers).all() & ~self.done
+        good = Cat(controller.data.payload[:32] == count << 3 for controller in controllers).all()
+        m.d.comb += [controller.data.ready.eq(take) for controller in controllers]
+        m.d.comb += self.violation.eq(Cat(device.violation.any() for device in devices))
+        m.d.sync += [
+            count.eq(count + take),
+            self.done.eq(self.done | (take & (count == self.granules - 1))),
+            self.clocks.eq(self.clocks + ~self.done),
+            self.wrong.eq(self.wrong + (take & ~good)),
+        ]
         return m

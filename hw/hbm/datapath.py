@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -46,8 +48,8 @@ class WritePath(wiring.Component):
         # Issued slots wait for their data's turn: stage k is k clocks after the pick.
         slots = [self.issue_slot] + [Signal(len(self.slot), name=f"slot{k}") for k in range(1, delay + 1)]
         valid = [self.issue] + [Signal(name=f"valid{k}") for k in range(1, delay + 1)]
-        m.d.sync += [b.eq(a) for a, b in zip(slots, slots[1:], strict=False)]
-        m.d.sync += [b.eq(a) for a, b in zip(valid, valid[1:], strict=False)]
+        m.d.sync += [b.eq(a) for a, b in pairwise(slots)]
+        m.d.sync += [b.eq(a) for a, b in pairwise(valid)]
         m.d.comb += [
             taken.eq(lowest(~used)),
             self.slot.eq(index_of(taken)),

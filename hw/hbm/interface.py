@@ -34,24 +34,24 @@ class ColumnOp(enum.Enum, shape=2):
     WR = 2
 
 
-def RowCommand(config: HbmConfig) -> data.StructLayout:  # noqa: N802 (a shape, used like a class)
+def RowCommand(config: HbmConfig) -> data.StructLayout:
     """Row slot: `op`, `bank` ({sid, group, bank}), `row` (ACT only)."""
     return data.StructLayout({"op": RowOp, "bank": unsigned(config.bank_bits), "row": unsigned(config.row_bits)})
 
 
-def ColumnCommand(config: HbmConfig) -> data.StructLayout:  # noqa: N802
+def ColumnCommand(config: HbmConfig) -> data.StructLayout:
     """Column slot: `op`, `bank`, `column`."""
     return data.StructLayout(
         {"op": ColumnOp, "bank": unsigned(config.bank_bits), "column": unsigned(config.column_bits)}
     )
 
 
-def StreamDescriptor(config: HbmConfig) -> data.StructLayout:  # noqa: N802
+def StreamDescriptor(config: HbmConfig) -> data.StructLayout:
     """`length` granules (at least 1) from granule `address` on, to be read in order; both `address_bits` wide."""
     return data.StructLayout({"address": unsigned(config.address_bits), "length": unsigned(config.address_bits)})
 
 
-def Request(config: HbmConfig) -> data.StructLayout:  # noqa: N802
+def Request(config: HbmConfig) -> data.StructLayout:
     """One granule: `write`, granule `address`, `tag` (comes back with a read's data)."""
     return data.StructLayout(
         {"write": unsigned(1), "address": unsigned(config.address_bits), "tag": unsigned(config.tag_bits)}
@@ -65,7 +65,7 @@ class WriteData(data.Struct):
     strobe: GRANULE_BITS // 8
 
 
-def Response(config: HbmConfig) -> data.StructLayout:  # noqa: N802
+def Response(config: HbmConfig) -> data.StructLayout:
     """Data of a read: `tag` of its request, `data`, `error` (uncorrectable)."""
     return data.StructLayout(
         {"tag": unsigned(config.tag_bits), "data": unsigned(GRANULE_BITS), "error": unsigned(1)}

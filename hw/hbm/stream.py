@@ -6,7 +6,7 @@ answer in its own order and the tile sees none of it.
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -20,35 +20,46 @@ __all__ = ["StreamReader"]
 
 
 class StreamReader(wiring.Component):
-    """Interface attributes
+    """Parameters
+    ----------
+    config : HbmConfig
+        The pseudo-channel.
+    depth : int
+        Granules in flight or waiting, a power of two.
+    waiting : int
+        Descriptors that wait.
+
+    Interface attributes
     --------------------
     descriptor : In
         Stream of `StreamDescriptor`; `length` 0 reads nothing.
     data : Out
-        Stream of 256-bit granules.
+        Stream of 256-bit granules; `error` belongs to the one offered (its data could not be corrected).
     read : Out
         Stream of granule addresses to be read; `slot` belongs to the one offered.
-    fill, fill_slot, fill_data : In
+    fill, fill_slot, fill_data, fill_error : In
         Data of the read that had this slot; any order, always accepted.
     """
 
-    def __init__(self, config: HbmConfig):
+    def __init__(self, config: HbmConfig, depth: int, waiting: int):
         self._config = config
-        bits = config.prefetch.bit_length() - 1
+        self._depth = depth
+        self._waiting = waiting
+        bits = depth.bit_length() - 1
         super().__init__({
             "descriptor": In(stream.Signature(StreamDescriptor(config))),
             "data": Out(stream.Signature(GRANULE_BITS)),
             "read": Out(stream.Signature(config.address_bits)), "slot": Out(bits),
-            "fill": In(1), "fill_slot": In(bits), "fill_data": In(GRANULE_BITS),
-            "idle": Out(1),
+            "fill": In(1), "fill_slot": In(bits), "fill_data": In(GRANULE_BITS), "fill_error": In(1),
+            "error": Out(1), "idle": Out(1),
         })  # fmt: skip
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        depth = config.prefetch
-        m.submodules.queue = queue = StreamFifo(StreamDescriptor(config), max(2, config.descriptors))
-        m.submodules.buffer = buffer = Memory(shape=GRANULE_BITS, depth=depth, init=[])
+        depth = self._depth
+        m.submodules.queue = queue = StreamFifo(StreamDescriptor(config), max(2, self._waiting))
+        m.submodules.buffer = buffer = Memory(shape=GRANULE_BITS + 1, depth=depth, init=[])
         into, out = buffer.write_port(), buffer.read_port()
         connect(m, flipped(self.descriptor), queue.i)
 
@@ -73,13 +84,13 @@ class StreamReader(wiring.Component):
         m.d.comb += [
             into.en.eq(self.fill),
             into.addr.eq(self.fill_slot),
-            into.data.eq(self.fill_data),
+            into.data.eq(Cat(self.fill_data, self.fill_error)),
             here.eq(self.fill.replicate(depth) & (Const(1, 1) << self.fill_slot)[:depth]),
             leave.eq(arrived.bit_select(oldest, 1) & (~self.data.valid | self.data.ready)),
             gone.eq(leave.replicate(depth) & (Const(1, 1) << oldest)[:depth]),
             out.addr.eq(oldest),
             out.en.eq(leave),
-            self.data.payload.eq(out.data),
+            Cat(self.data.payload, self.error).eq(out.data),
             self.idle.eq((left == 0) & (used == 0) & ~queue.o.valid & ~self.data.valid),
         ]
         m.d.sync += [

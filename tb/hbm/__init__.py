@@ -19,4 +19,11 @@ TESTBENCHES = [
         )
         for name in CONTROLLERS
     ),
+    *(
+        Testbench(
+            name=f"hbm_axi_{name}", model=controller_model(name), module="tb.hbm.test_axi",
+            environment={"HBM_CONFIG": name}, plusargs=("+hbm_pattern",),
+        )
+        for name in CONTROLLERS
+    ),
 ]  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from hw.hbm.bench import TRACE_SOURCES, ControllerBench, TraceBench
+from hw.hbm.bench import TRACE_SOURCES, ChannelsBench, ControllerBench, TraceBench
 from hw.hbm.config import HbmConfig
 from hw.hbm.device import SOURCES, HbmDevice
 from scripts.simulator import Model
 
-__all__ = ["CONFIGURATIONS", "CONTROLLERS", "DEVICES", "configuration", "controller_model", "device_model", "trace_model"]
+__all__ = [
+    "CONFIGURATIONS", "CONTROLLERS", "DEVICES", "channels_model", "configuration", "controller_model", "device_model",
+    "trace_model",
+]
 
 CONFIGURATIONS = ("hbm2a", "hbm2c", "hbm3d", "hbm4")
 
@@ -55,3 +58,12 @@ def device_model(name: str) -> Model:
     """The device alone."""
     config = DEVICES[name]
     return Model(name=f"hbm_device_{name}", component=lambda: HbmDevice(config), sources=SOURCES, key=repr(config))
+
+
+def channels_model(channels: int) -> Model:
+    """Pseudo-channels read in lockstep."""
+    config = HbmConfig(capacity=1 << 20)
+    return Model(
+        name=f"hbm_channels_{channels}", component=lambda: ChannelsBench(config, channels), sources=SOURCES,
+        key=f"{config!r} {channels}", optimise="-O1",
+    )  # fmt: skip

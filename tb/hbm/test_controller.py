@@ -11,7 +11,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from hw.hbm.interface import StreamDescriptor
-from tb.common.stream import StreamMonitor, StreamPort, StreamSink, StreamSource, never, randomly
+from tb.common.stream import StreamPort, StreamSink, StreamSource, never, randomly
 from tb.hbm.models import CONTROLLERS
 
 CONFIG = CONTROLLERS[os.environ["HBM_CONFIG"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge, Timer, First
+from cocotb.triggers import First, RisingEdge, Timer
 
 from hw.hbm.bench import TraceBench
 from hw.hbm.interface import Counters

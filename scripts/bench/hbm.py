@@ -1,0 +1,197 @@
+"""Figures of the HBM controller on the eleven traces, beside DRAMsim3's and Ramulator 2.1's on the same work.
+
+Rules as the peers were measured: requests in order, at most one a controller clock, stall while the queue is full; the
+first tenth warms up; utilisation is requests * burst clocks / clocks to accept them; latency from acceptance to last
+data. Buffering: the queues of the configuration (32 + 32, or 64 + 64 entries) and one request in front of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from golden.hbm_traces import LINES, TRACES, trace
+from hw.hbm.config import HbmConfig
+from scripts.figures import Figure
+from scripts.simulator import SimulatorError, Testbench, run
+from tb.hbm.models import channels_model, configuration, trace_model
+
+__all__ = ["Run", "figures", "measure"]
+
+PEERS = {  # utilisation in percent at saturation, in the order of TRACES
+    "hbm2a": ("DRAMsim3", (91.9, 71.5, 71.3, 24.6, 3.9, 86.0, 91.0, 90.8, 49.0, 90.6, 92.0)),
+    "hbm2c": ("Ramulator 2.1", (92.1, 59.9, 64.3, 45.8, 3.9, 88.6, 90.1, 90.2, 81.0, 87.7, 91.9)),
+    "hbm3d": ("Ramulator 2.1", (87.8, 46.7, 57.8, 30.0, 2.5, 80.3, 85.0, 85.5, 58.2, 79.8, 85.0)),
+}
+PER_BANK = {"hbm2a_pb": 97, "hbm2c_pb": 97, "hbm3d_pb": 96, "hbm4_pb": 96}
+PER_BANK_TRACES = ("seq", "kv256", "kv1024", "kv4096")
+LOW_LOAD_P99 = {  # peers at 2 % load, all-bank refresh, nanoseconds
+    "hbm2a_pb": {"seq": 307, "rand": 323, "kv256": 317},
+    "hbm2c_pb": {"seq": 303, "rand": 303, "kv256": 303},
+    "hbm3d_pb": {"seq": 366, "rand": 382, "kv256": 374},
+}
+LOW_LOAD, LOW_LOAD_LINES = 0.02, 5000
+CHANNELS, CHANNEL_GRANULES = 8, 20_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of one trace: utilisation (share of the peak), latencies of reads in ns, requests lost, simulated clocks
+    a second, and the controller's counters."""
+
+    utilisation: float
+    latencies: np.ndarray
+    lost: int
+    clocks_per_second: float
+    counters: dict[str, int]
+
+
+def measure(name: str, requests: np.ndarray, config: HbmConfig | None = None, load: float | None = None) -> Run:
+    """Run a trace on configuration `name` (`config` where it differs from the name's), at a `load` of the peak."""
+    config = config or configuration(name)
+    bench = Testbench(f"hbm_trace_{name}", trace_model(name, config), "tb.hbm.trace_runner")
+    burst = config.cycles.bl
+    spacing = 0 if load is None else round(256 * burst / load)
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        requests.astype("<u4").tofile(work / "trace.bin")
+        results = run(
+            bench, work=work,
+            environment={"HBM_RESULT": str(work / "result.json")},
+            plusargs=[
+                f"+trace={work / 'trace.bin'}", "+hbm_pattern", f"+latencies={work / 'latencies.bin'}",
+                f"+trace_spacing={spacing}",
+            ],
+        )  # fmt: skip
+        failed = [result.message for result in results if not result.passed]
+        if failed:
+            raise SimulatorError(f"Trace on {name} failed: {failed[0]}")
+        result = json.loads((work / "result.json").read_text())
+        latencies = np.fromfile(work / "latencies.bin", "<u4") * config.timing.clock
+    measured = len(requests) - len(requests) // 10
+    clocks = result["last_clock"] - result["first_clock"]
+    utilisation = (measured - 1) * burst / clocks
+    lost = len(requests) - result["accepted"] + result["reads"] - result["returned"]
+    print(f"  {name}: {100 * utilisation:.2f} % of the peak, {len(requests)} requests", file=sys.stderr, flush=True)
+    return Run(utilisation, latencies, lost, result["counters"]["cycles"] / result["wall"], result["counters"])
+
+
+@cache
+def saturated(name: str, workload: str) -> Run:
+    return measure(name, trace(workload, LINES))
+
+
+def _bounds(config: HbmConfig, workload: str) -> tuple[float, str]:
+    """What the standard allows, as a share of the peak, and which rule binds."""
+    c, t = config.cycles, config.timing
+    refresh = 1 - t.rfcab / t.refi if config.refresh == "all_bank" else 1.0
+    faw = min(1.0, 4 * c.bl / max(c.faw, 4 * c.rrds))
+    # A random request needs an ACT of its own; a stride of 64 KiB too.
+    return (refresh * faw, "FAW or RRDS, refresh") if workload in ("rand", "conf") else (refresh, "refresh")
+
+
+def _saturation(name: str) -> list[Figure]:
+    peer, floors = PEERS[name]
+    found = []
+    for workload, floor in zip(TRACES, floors, strict=True):
+        result = saturated(name, workload)
+        bound, why = _bounds(configuration(name), workload)
+        value = 100 * result.utilisation
+        found.append(
+            Figure(
+                f"hbm.{name}.{workload}.utilisation", round(value, 2), "%", f">= {floor}",
+                holds=round(value, 1) >= floor or value >= 98 * bound,
+                reference=f"{peer} {floor} %; bound {100 * bound:.1f} % ({why})",
+                how="100,000 requests, all-bank refresh (four at a time), 32 + 32 entries and 1 in front",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _per_bank(name: str) -> list[Figure]:
+    bar = PER_BANK[name]
+    return [
+        Figure(
+            f"hbm.{name}.{workload}.utilisation", round(100 * saturated(name, workload).utilisation, 2), "%",
+            f">= {bar}", reference="Ramulator per-bank, seq: 93.4 % (HBM2), 84.4 % (HBM3)",
+            how="100,000 requests, per-bank refresh, 32 + 32 entries and 1 in front",
+        )
+        for workload in PER_BANK_TRACES
+    ]  # fmt: skip
+
+
+def _low_load(name: str) -> list[Figure]:
+    config, found = configuration(name), []
+    t, c = config.timing, config.cycles
+    # A request without locality meets a bank in refresh with more than x ns to go at (RFCpb - x) / REFI, whatever the
+    # schedule: no controller's p99 is below this.
+    floor = t.rfcpb - 0.01 * t.refi + (c.rcdrd + c.cl + c.bl) * t.clock
+    for workload, peer in LOW_LOAD_P99[name].items():
+        result = measure(name, trace(workload, LOW_LOAD_LINES), load=LOW_LOAD)
+        p99 = float(np.percentile(result.latencies, 99))
+        bound = floor if workload == "rand" else 0
+        found.append(
+            Figure(
+                f"hbm.{name}.{workload}.p99_low_load", round(p99, 1), "ns", f"<= {peer / 3:.1f}",
+                holds=p99 <= peer / 3 or p99 <= bound / 0.98,
+                reference=f"peer {peer} ns" + (f"; bound {bound:.0f} ns (RFCpb at random times)" if bound else ""),
+                how=f"{LOW_LOAD_LINES} requests at 2 % of the peak, per-bank refresh",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _channels() -> Figure:
+    """Eight channels read in lockstep, one granule of each at a time, against a channel on its own."""
+    clocks = {}
+    for channels in (1, CHANNELS):
+        bench = Testbench(f"hbm_channels_{channels}", channels_model(channels), "tb.hbm.channels_runner")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "clocks.json"
+            results = run(
+                bench, work=Path(folder),
+                environment={"HBM_RESULT": str(path), "HBM_GRANULES": str(CHANNEL_GRANULES)},
+                plusargs=["+hbm_pattern"],
+            )  # fmt: skip
+            if not results[0].passed:
+                raise SimulatorError(f"{channels} channels failed: {results[0].message}")
+            clocks[channels] = json.loads(path.read_text())
+    share = 100 * clocks[1] / clocks[CHANNELS]
+    return Figure(
+        "hbm.eight_channels_share", round(share, 2), "%", ">= 97",
+        how=f"{CHANNEL_GRANULES} granules of each of 8 channels taken in lockstep, against one channel alone (HBM4)",
+    )  # fmt: skip
+
+
+def figures(long: bool = False) -> list[Figure]:
+    """All figures of the issue; `long` adds the eight channels, whose model is large."""
+    found = [figure for name in PEERS for figure in _saturation(name)]
+    found += [figure for name in PER_BANK for figure in _per_bank(name)]
+    result = saturated("hbm3d_pb64", "rw11")
+    found.append(
+        Figure(
+            "hbm.hbm3d_pb64.rw11.utilisation", round(100 * result.utilisation, 2), "%", ">= 80",
+            reference="Ramulator 65.5 % all-bank at 64 + 64, 46.0 % per-bank at 32 + 32",
+            how="100,000 requests, per-bank refresh, 64 + 64 entries and 1 in front",
+        )
+    )  # fmt: skip
+    found += [figure for name in LOW_LOAD_P99 for figure in _low_load(name)]
+    runs = [saturated(name, workload) for name in PEERS for workload in TRACES]
+    runs += [saturated(name, workload) for name in PER_BANK for workload in PER_BANK_TRACES]
+    found.append(
+        Figure("hbm.lost_requests", sum(r.lost for r in runs), "", "== 0", how=f"{len(runs)} runs, data compared")
+    )
+    speed = saturated("hbm4_pb", "kv256").clocks_per_second
+    found.append(
+        Figure(
+            "hbm.sim_cycles_per_second", round(speed), "1/s", ">= 200000",
+            how="hbm4_pb, kv256 saturated, rules checked, cocotb attached; depends on the machine and its load",
+        )
+    )
+    return [*found, _channels()] if long else found
