@@ -9,19 +9,17 @@ from cocotb.triggers import ClockCycles
 from pyuvm import uvm_env, uvm_test
 
 from hw.vector.engine import result_layout
-from hw.vector.merge import MemoryMap
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort
-from tb.vector_attention import CONFIG, LEVELS, MAX_ROWS, MAX_VALUE_GROUPS
+from tb.vector_attention import SIZE
 from tb.vector_attention.environment import SEED, TB, Case, prepare
 
-MAP = MemoryMap(MAX_ROWS, MAX_VALUE_GROUPS, LEVELS)
 TESTPLAN = Path(__file__).with_name("testplan.toml")
 
 
 async def started(dut, idle=0.0, pause=0.0):
-    tb = TB(dut, CONFIG, MAP, idle, pause)
+    tb = TB(dut, SIZE.config, SIZE.map, idle, pause)
     await tb.reset()
     return tb
 
@@ -140,7 +138,7 @@ class test_random(uvm_test):
     def draw(self, generator, index):
         hit = self.environment.coverage.hit
         count = int(generator.integers(1, 3)) if index > 1 else index + 1
-        group = int(generator.integers(1, MAX_ROWS // count + 1))
+        group = int(generator.integers(1, SIZE.max_rows // count + 1))
         length = int(generator.integers(count, 130 if index % 2 else 400))
         window = int(generator.integers(1, 200)) if index % 3 == 1 else 0
         latent, sink = index % 4 == 2, index % 3 == 0

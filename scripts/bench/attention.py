@@ -1,0 +1,75 @@
+"""Attention on the array, measured on RTL whose every result is compared with golden attention.
+
+The KV memory of the testbench gives a granule every cycle that it is asked for: that is the deliverable bandwidth.
+Cycles are those of whole commands, from the command to its last output, fill and drain included.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from golden.attention import LEAF
+from scripts import simulator
+from scripts.bench.vector import layer_share
+from scripts.figures import Figure
+from scripts.simulator import Testbench
+from tb.vector_attention import SIZES, Size
+
+SIZE, MLA = SIZES["attention_tile"], SIZES["attention_tile_mla"]
+FULL_CONTEXT = 8192
+
+
+def measure(size: Size, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run cases (fields of `tb.vector_attention.environment.Case`) and return their counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        environment = {
+            "ATTENTION_SIZE": size.name, "ATTENTION_CASES": json.dumps(cases), "ATTENTION_RESULT": str(result),
+        }  # fmt: skip
+        bench = Testbench(f"measure_{size.name}", size.model, "tb.vector_attention.measure", environment=environment)
+        simulator.check(bench)
+        return json.loads(result.read_text())
+
+
+def decode_share(long: bool) -> list[Figure]:
+    """Granules of KV a cycle, for both group sizes and contexts from 1k on."""
+    contexts = [1024, FULL_CONTEXT] if long else [1024, 2048]
+    cases = [{"length": length, "group": group} for length in contexts for group in (3, 8)]
+    shares = {(r["length"], r["group"]): r["granules"] / r["cycles"] for r in measure(SIZE, cases)}
+    shown = ", ".join(f"{length} keys, group {group}: {share:.3f}" for (length, group), share in shares.items())
+    how = f"worst of: {shown}; whole commands of one key head, head 64; MXINT8; granules / cycles"
+    return [Figure("attention.decode_kv_share", min(shares.values()), "", ">= 0.95", how=how)]
+
+
+def mla_share(long: bool) -> list[Figure]:
+    """16 heads on one latent: cycles of the binding resource over cycles taken."""
+    name = "attention.mla_bound_share"
+    if not long:
+        return []
+    case = {"length": 8 * LEAF, "group": 16, "key_size": 576, "value_size": 512, "latent": True}
+    counts = measure(MLA, [case])[0]
+    share = counts["granules"] / counts["cycles"]
+    how = (f"context {case['length']}, 16 heads, key 576, value 512: {counts['granules']} granules (the bound: the "
+           f"latent is read twice, for scores and for values) / {counts['cycles']} cycles")  # fmt: skip
+    return [Figure(name, share, "", ">= 0.90", how=how)]
+
+
+def prefill_utilisation(long: bool) -> list[Figure]:
+    """Block dots done over those that the array could do, over both products, at the end of a prompt."""
+    size, rows, group = (MLA, 16, 4) if long else (SIZE, 8, 4)
+    lengths = (512, 1024) if long else (512,)
+    cases = [{"length": length, "count": rows // group, "group": group} for length in lengths]
+    config = size.config
+    measured = [r["block_dots"] / (r["cycles"] * config.rows * config.columns) for r in measure(size, cases)]
+    shown = ", ".join(f"{length} positions: {value:.3f}" for length, value in zip(lengths, measured, strict=True))
+    how = (f"last chunk of {rows} rows ({group} heads) on {config.rows}x{config.columns} units; {shown}; bound by the "
+           "drain of the array (one slot a cycle) and eight vector lanes, see docs/attention.md")  # fmt: skip
+    return [Figure("attention.prefill_utilisation", min(measured), "", ">= 0.90", how=how)]
+
+
+def figures(long: bool = False) -> list[Figure]:
+    """All figures of `make bench-attention`; LONG=1 adds 8192 keys, MLA, and 16 rows of prefill."""
+    return [*decode_share(long), *mla_share(long), *prefill_utilisation(long), layer_share()]
