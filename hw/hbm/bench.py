@@ -64,7 +64,7 @@ class ControllerBench(wiring.Component):
         m.submodules.device = device = HbmDevice(self._config, self._index)
         connect(m, controller.device, device.port)
         for name in controller.signature.members:
-            if name in ("counters", "interrupt"):
+            if name in ("counters", "irq"):
                 m.d.comb += getattr(self, name).eq(getattr(controller, name))
             elif name != "device":
                 connect(m, flipped(getattr(self, name)), getattr(controller, name))

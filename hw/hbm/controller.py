@@ -47,7 +47,7 @@ class HbmController(wiring.Component):
         To `HbmDevice`.
     counters : Out
         `Counters`.
-    interrupt : Out
+    irq : Out
         High from the first uncorrectable error on.
     """
 
@@ -66,7 +66,7 @@ class HbmController(wiring.Component):
                 "axi": In(Axi4Signature(AXI_ADDRESS_BITS, GRANULE_BITS, axi_id_bits)),
                 "device": Out(DevicePort(config)),
                 "counters": Out(Counters),
-                "interrupt": Out(1),
+                "irq": Out(1),
             }
         )
 
@@ -84,7 +84,7 @@ class HbmController(wiring.Component):
         connect(m, flipped(self.descriptor), reader.descriptor)
         connect(m, reader.data, flipped(self.data))
         m.d.comb += self.counters.eq(core.counters)
-        m.d.sync += self.interrupt.eq(self.interrupt | (core.response_valid & core.response.error))
+        m.d.sync += self.irq.eq(self.irq | (core.response_valid & core.response.error))
         self._read_channels(m, engines)
         self._write_channels(m, writer)
         self._share(m, core, [*engines, writer, reader])
