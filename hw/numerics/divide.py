@@ -72,7 +72,7 @@ class Divide(wiring.Component):
         with m.If(step == 0):
             with m.If(self.start):
                 m.d.sync += [
-                    step.eq(1), target.eq(self.target), quotient.eq(0), by.eq(divisor),
+                    step.eq(1), target.eq(self.target), quotient.eq(0), by.eq(Mux(divisor[-1], divisor, 1)),
                     rest.eq(Mux(divisor[-1], dividend << (_DIVISOR - _DIVIDEND), 0)),
                     exponent.eq((self.dividend.exponent + (_DIVIDEND - 1) - count_n)
                                 - (self.divisor.exponent + (_DIVISOR - 1) - count_d)),
