@@ -4,13 +4,12 @@ import re
 
 import numpy as np
 
-from golden import dot, fp32, rounding
-from golden.formats import BLOCK, E8M0_BIAS, E8M0_NAN, FORMATS, Kind
-from golden.rounding import I64
+from golden import dot
+from golden.formats import BLOCK, FORMATS
 from golden.specifications.core import Port, Specification, Values
 from golden.specifications.floats import CLASSES, CORNERS
 
-_CHUNK = 32  # block_sums() makes all pairs of rows; this keeps what is thrown away small
+_CHUNK = 16  # matmul() makes all pairs of rows; this keeps what is thrown away small
 _NAMES = {name.lower().removeprefix("mx"): format for name, format in FORMATS.items()}
 
 
@@ -19,23 +18,14 @@ def _dot(name: str) -> Specification:
     element = format.element
 
     def function(values: Values) -> Values:
-        a, b = (np.asarray(values[port]).astype(np.uint8) for port in ("a", "b"))
-        signs, highs, lows, kinds = [], [], [], []
+        a, b, sa, sb = (np.asarray(values[port]).astype(np.uint8) for port in ("a", "b", "sa", "sb"))
+        c, results = np.asarray(values["c"]).astype(np.uint32), []
         for start in range(0, len(a), _CHUNK):
             part = slice(start, start + _CHUNK)
-            sums = dot.block_sums(a[part], b[part], element, element)
-            signs.append(np.diagonal(sums.sign))
-            highs.append(np.diagonal(sums.magnitude.high))
-            lows.append(np.diagonal(sums.magnitude.low))
-            kinds.append(np.diagonal(sums.kind))
-        scales = [np.asarray(values[port]).astype(I64) for port in ("sa", "sb")]
-        nan = (scales[0] == E8M0_NAN) | (scales[1] == E8M0_NAN)
-        result = fp32.accumulate(
-            np.asarray(values["c"]).astype(np.uint32), np.concatenate(signs),
-            rounding.Wide(np.concatenate(highs), np.concatenate(lows)),
-            scales[0] + scales[1] + 2 * (element.lsb - E8M0_BIAS), np.where(nan, Kind.NAN, np.concatenate(kinds)),
-        )
-        return {"y": result.astype(np.uint64)}
+            accumulator = np.repeat(c[part, None], len(c[part]), axis=1)
+            pairs = dot.matmul(a[part], sa[part, None], b[part], sb[part, None], format, format, accumulator)
+            results.append(np.diagonal(pairs))
+        return {"y": np.concatenate(results).astype(np.uint64)}
 
     if element.is_integer:
         term = f"block.sum += sx(a(i), {element.bits}) * sx(b(i), {element.bits});"
