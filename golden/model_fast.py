@@ -5,8 +5,8 @@ argument for exactness does not hold they call `golden.quantise` and `golden.dot
 
 Why `matmul` is exact: where the elements are small integers times a power of two, every partial sum of a block dot is
 a multiple of one power of two and below 2**24 of it, so float32 holds it whatever the order of the sum, and adding it
-to the float32 accumulator rounds once. Formats with wider block sums (E4M3, E5M2) and scales near the ends of the
-exponent range go to `golden.dot`.
+to the float32 accumulator rounds once. Formats with wider block sums (E4M3, E5M2) or other scales than E8M0, and
+scales near the ends of the exponent range, go to `golden.dot`.
 Why `quantise` is exact: float64 holds every float32 times a power of two and every multiple of the element's spacing,
 so rounding to that spacing is the only rounding.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from golden import dot
 from golden import quantise as exact
-from golden.formats import E8M0_BIAS, E8M0_NAN, Element, Format, Kind
+from golden.formats import BLOCK, E8M0_BIAS, E8M0_NAN, Element, Format, Kind, ScaleType
 
 Bytes = NDArray[np.uint8]
 Bits = NDArray[np.uint32]
@@ -41,6 +41,11 @@ def _integers(element: Element) -> tuple[NDArray[np.float32], int]:
     return values.astype(np.float32), largest
 
 
+def _plain(format: Format) -> bool:
+    """Whether blocks of 32 share a power of two and nothing else."""
+    return format.scale == ScaleType.E8M0 and format.group == BLOCK
+
+
 def _scaled(codes: Bytes, scales: Bytes, format: Format) -> tuple[NDArray[np.float32], int, int] | None:
     """Values [rows, K/32, 32] in float32 and the least and greatest exponent in use; None where NaN is about."""
     table, _ = _integers(format.element)
@@ -57,8 +62,9 @@ def matmul(
 ) -> Bits:
     """`golden.dot.matmul` without an accumulator to start from: uint8 [M, K] and [N, K] to FP32 bits uint32 [M, N]."""
     whole = (a_codes, a_scales, b_codes, b_scales, format_a, format_b)
-    largest = format_a.group * _integers(format_a.element)[1] * _integers(format_b.element)[1]
-    if largest >> _EXACT_BITS or not a_codes.size or not b_codes.size or format_a.scale != "E8M0":
+    if not (_plain(format_a) and _plain(format_b)) or not a_codes.size or not b_codes.size:
+        return dot.matmul(*whole)
+    if BLOCK * _integers(format_a.element)[1] * _integers(format_b.element)[1] >> _EXACT_BITS:
         return dot.matmul(*whole)
     if (a_scales == E8M0_NAN).any() or (b_scales == E8M0_NAN).any():
         return dot.matmul(*whole)
@@ -106,7 +112,12 @@ def _quantise_rows(blocks: NDArray[np.float32], format: Format) -> tuple[Bytes, 
 def quantise(values: Bits, format: Format) -> tuple[Bytes, Bytes]:
     """`golden.quantise.quantise`: FP32 bits uint32 [..., K] to codes uint8 [..., K] and scales uint8 [..., K/32]."""
     values = np.ascontiguousarray(values)
-    if values.dtype != np.uint32 or format.scale != "E8M0" or values.ndim == 0 or values.shape[-1] % format.group:
+    if (
+        values.dtype != np.uint32
+        or format.scale != ScaleType.E8M0
+        or values.ndim == 0
+        or values.shape[-1] % format.group
+    ):
         return exact.quantise(values, format)
     floats = values.view(np.float32)
     if not np.isfinite(floats).all():

@@ -64,7 +64,7 @@ def test_not_a_gguf_file(tmp_path, content):
     assert "not a GGUF file" in one_line(error)
 
 
-@pytest.mark.parametrize("kept", [4, 20, 1000, 300_000, 5_000_000, -1])
+@pytest.mark.parametrize("kept", [4, 20, 1000, 300_000, -1])
 def test_file_cut_short(tmp_path, kept):
     path = tmp_path / "cut.gguf"
     size = find_model_file().stat().st_size

@@ -173,7 +173,7 @@ def test_layer_work_gives_the_bits_of_one_chunk(golden, tokens):
     assert np.array_equal(bits(parts), bits(whole))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_chunks_give_the_bits_of_one_token_at_a_time(golden, tokens, chunks):
     golden.reset()
