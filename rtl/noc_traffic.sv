@@ -13,13 +13,15 @@ module noc_traffic (
     input  logic [7:0]  y,
     input  logic [16:0] rate,     // packets a cycle, times 65536
     input  logic [7:0]  length,   // flits a packet
-    input  logic [2:0]  pattern,  // 0 uniform, 1 transpose, 2 bit complement, 3 neighbour, 4 hot corners
+    input  logic [2:0]  pattern,  // 0 uniform, 1 transpose, 2 bit complement, 3 neighbour, 4 hot corners;
+                                  // 5: `length` flits once, at the start, each to all nodes
     input  logic [31:0] seed,
     input  logic        measure,  // count received flits, and mark the packets that are born now
     output logic        send_valid,
     input  logic        send_ready,
-    output logic [7:0]  send_x,
+    output logic [7:0]  send_x,  // target; in pattern 5 the far corner of the rectangle that starts at (0, 0)
     output logic [7:0]  send_y,
+    output logic        send_all,
     output logic        send_last,
     output logic [30:0] send_data,
     input  logic        receive_valid,
@@ -29,6 +31,7 @@ module noc_traffic (
     output logic [31:0] born,     // marked packets born
     output logic [31:0] packets,  // marked packets received
     output logic [47:0] latency,  // their sum, in cycles
+    output logic [31:0] finished, // cycles from the start to the last flit received
     output logic [31:0] errors
 );
   localparam int MOST = 64;
@@ -70,22 +73,25 @@ module noc_traffic (
 
   assign draw = next_random(state);
   assign arrived = receive_data;
+  assign send_all = pattern == 5;
   assign send_valid = left != 0;
-  assign send_x = 8'(head[20:15]) % columns;
-  assign send_y = 8'(head[20:15]) / columns;
-  assign send_last = left == 1;
+  assign send_x = send_all ? columns - 1 : 8'(head[20:15]) % columns;
+  assign send_y = send_all ? rows - 1 : 8'(head[20:15]) / columns;
+  assign send_last = left == 1 || send_all;
   assign send_data = {head[20:15], node, sent[head[20:15]], head[14:0]};
 
   always_ff @(posedge clk) begin
     if (rst) begin
       state <= {seed ^ 32'h9e3779b9, 32'(32'(node) * 7919 + 12345)};
       queue.delete();
-      {now, left, flits, born, packets, latency, errors} <= '0;
+      {now, flits, born, packets, latency, finished, errors} <= '0;
+      left <= send_all ? length : 0;
+      head <= {node, 1'b0, 14'd0};
       for (int n = 0; n < MOST; n++) {sent[n], received[n]} <= '0;
     end else begin
       now <= now + 1;
       state <= draw;
-      if ({1'b0, draw[63:48]} < rate) begin
+      if (!send_all && {1'b0, draw[63:48]} < rate) begin
         queue.push_back({goal(draw[31:0]), measure, now});
         born <= born + 32'(measure);
       end
@@ -98,7 +104,8 @@ module noc_traffic (
         left <= length;
       end
       if (receive_valid) begin
-        if (arrived.target != node || arrived.number != received[arrived.source]) errors <= errors + 1;
+        finished <= 32'(now);
+        if (arrived.target != (send_all ? arrived.source : node) || arrived.number != received[arrived.source]) errors <= errors + 1;
         received[arrived.source] <= received[arrived.source] + 1;
         flits <= flits + 32'(measure);
         if (receive_last && arrived.marked) begin

@@ -19,4 +19,4 @@ def _bench(name: str, long: bool = False) -> Testbench:
     return Testbench(name=name, model=model, module="tb.mesh.test_mesh", long=long, environment={"MESH": name})
 
 
-TESTBENCHES = [_bench("mesh_2x2"), _bench("mesh_3x2"), _bench("mesh_4x2", long=True)]
+TESTBENCHES = [_bench("mesh_2x2"), _bench("mesh_3x2", long=True), _bench("mesh_4x2", long=True)]

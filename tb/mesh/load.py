@@ -10,7 +10,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Signal
+from amaranth.hdl import ClockSignal, Instance, Module, Mux, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,11 +21,11 @@ from hw.noc.interface import NetworkInterface
 from hw.noc.router import Router
 from scripts.simulator import BUILD, ROOT, WARNINGS, make_command, run_tool, tool_environment, wheel
 
-__all__ = ["PATTERNS", "LoadNode", "build", "measure"]
+__all__ = ["PATTERNS", "LoadNode", "build", "measure", "spread"]
 
 PATTERNS = ("uniform", "transpose", "bitcomp", "neighbour", "hotcorners")  # numbers as in rtl/noc_traffic.sv
 _SETTINGS = {"columns": 8, "rows": 8, "x": 8, "y": 8, "rate": 17, "length": 8, "pattern": 3, "seed": 32, "measure": 1}
-_COUNTERS = {"flits": 32, "born": 32, "packets": 32, "latency": 48, "errors": 32}
+_COUNTERS = {"flits": 32, "born": 32, "packets": 32, "latency": 48, "finished": 32, "errors": 32}
 
 
 class LoadNode(wiring.Component):
@@ -51,12 +51,18 @@ class LoadNode(wiring.Component):
         send, receive = interface.send[0], interface.receive[0]
         x, y = Signal(8, name="x_goal"), Signal(8, name="y_goal")
         goal = send.payload.header.destination
-        m.d.comb += [goal.x_first.eq(x), goal.x_last.eq(x), goal.y_first.eq(y), goal.y_last.eq(y)]
-        m.d.comb += receive.ready.eq(1)
+        everywhere = Signal()
+        m.d.comb += [
+            goal.x_first.eq(Mux(everywhere, 0, x)),
+            goal.x_last.eq(x),
+            goal.y_first.eq(Mux(everywhere, 0, y)),
+            goal.y_last.eq(y),
+            receive.ready.eq(1),
+        ]
         m.submodules.traffic = Instance(
             "noc_traffic", i_clk=ClockSignal(), i_rst=ResetSignal(),
             o_send_valid=send.valid, i_send_ready=send.ready, o_send_x=x, o_send_y=y,
-            o_send_last=send.payload.header.last, o_send_data=send.payload.payload,
+            o_send_all=everywhere, o_send_last=send.payload.header.last, o_send_data=send.payload.payload,
             i_receive_valid=receive.valid, i_receive_last=receive.payload.header.last,
             i_receive_data=receive.payload.payload,
             **{f"i_{name}": getattr(self, name) for name in _SETTINGS},
@@ -96,11 +102,7 @@ def measure(program: Path, side: int, pattern: str, load: float, length: int, se
     RuntimeError when a flit was lost, doubled, out of order or at the wrong node, or none arrived.
     """
     rate = round(65536 * load / length)
-    arguments = [side, PATTERNS.index(pattern), rate, length, seed, warm, cycles, drain]
-    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, env=tool_environment())
-    if done.returncode:
-        raise RuntimeError(f"{program} failed: {done.stderr}")
-    counts = json.loads(done.stdout)
+    counts = _run(program, [side, PATTERNS.index(pattern), rate, length, seed, warm, cycles, drain])
     if counts["errors"] or not counts["flits"] or not counts["packets"]:
         raise RuntimeError(f"{pattern} at {load}: flits in error or none at all: {counts}")
     nodes = side * side
@@ -110,3 +112,22 @@ def measure(program: Path, side: int, pattern: str, load: float, length: int, se
         "arrived": counts["packets"] / counts["born"],
         "latency": counts["latency"] / counts["packets"],
     }
+
+
+def spread(program: Path, side: int, flits: int, everyone: bool) -> int:
+    """Cycles in which `flits` multicast flits reach all nodes of a `side` x `side` mesh, once each and in order.
+
+    The flits start at node 0, or (`everyone`, an all-gather) as evenly as possible at all nodes. From the cycle in
+    which the first are sent to the one in which the last is received, both counted.
+    """
+    counts = _run(program, [side, 6 if everyone else 5, 0, flits, 1, 0, 40 * flits + 400, 0])
+    if counts["errors"] or counts["flits"] != flits * side * side:
+        raise RuntimeError(f"{flits} flits to all of {side}x{side}: {counts}")
+    return counts["finished"] + 1
+
+
+def _run(program: Path, arguments: list[int]) -> dict[str, int]:
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, env=tool_environment())
+    if done.returncode:
+        raise RuntimeError(f"{program} failed: {done.stderr}")
+    return json.loads(done.stdout)

@@ -25,9 +25,11 @@ int main(int argc, char** argv) {
         node.columns = node.rows = side;
         node.x = n % side;
         node.y = n / side;
-        node.pattern = std::atoi(argv[2]);
+        const int pattern = std::atoi(argv[2]), length = std::atoi(argv[4]);
+        node.pattern = pattern > 5 ? 5 : pattern;
         node.rate = std::atoi(argv[3]);
-        node.length = std::atoi(argv[4]);
+        node.length = pattern == 5 ? (n ? 0 : length)                                // multicast from node 0
+                      : pattern == 6 ? length / nodes + (n < length % nodes) : length;  // all-gather
         node.seed = std::atoi(argv[5]);
     }
     // Side `out` of node `a` meets side `in` of node `b`; flits one way, credits back. Verilator writes __ as ___05F.
@@ -60,14 +62,15 @@ int main(int argc, char** argv) {
             node->eval();
         }
     }
-    uint64_t flits = 0, born = 0, packets = 0, latency = 0, errors = 0;
+    uint64_t flits = 0, born = 0, packets = 0, latency = 0, errors = 0, finished = 0;
     for (auto& node : mesh) {
         flits += node->flits;
         born += node->born;
         packets += node->packets;
         latency += node->latency;
         errors += node->errors;
+        if (node->finished > finished) finished = node->finished;
     }
-    std::printf("{\"flits\": %lu, \"born\": %lu, \"packets\": %lu, \"latency\": %lu, \"errors\": %lu}\n", flits, born,
-                packets, latency, errors);
+    std::printf("{\"flits\": %lu, \"born\": %lu, \"packets\": %lu, \"latency\": %lu, \"errors\": %lu, \"finished\": %lu}\n", flits,
+                born, packets, latency, errors, finished);
 }
