@@ -19,6 +19,9 @@ __all__ = ["DEFAULT", "ChipConfig", "ConfigError", "load"]
 DEFAULT = Path(__file__).parent / "chip" / "configs" / "small.toml"
 """The chip that `make sim` builds when none is named."""
 
+MOST_TILES = 32
+"""The host's registers have a bit for each tile."""
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message is one line that says what is wrong and what is allowed."""
@@ -53,6 +56,11 @@ class ChipConfig:
             raise ValueError(f"chip.name must be lower-case letters, digits and underscores, not {self.name!r}")
         if self.clock_hz != 1_000_000_000:
             raise ValueError(f"chip.clock_hz must be 1000000000 (memory timings round up to it), not {self.clock_hz}")
+        if self.tiles > MOST_TILES:
+            raise ValueError(
+                f"a mesh of {self.mesh.columns} x {self.mesh.rows} has {self.tiles} tiles; "
+                f"the host port serves at most {MOST_TILES}"
+            )
         granules = self.result_granules
         if not isinstance(granules, int) or not 64 <= granules <= 1 << 20:
             raise ValueError(f"chip.result_granules must be an integer from 64 to {1 << 20}, not {granules!r}")

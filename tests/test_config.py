@@ -23,8 +23,8 @@ def test_an_empty_file_is_the_default_chip(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("rows = 8", "rows = 0", "tile.rows must be an integer from 1 to 64, not 0"),
-        ("rows = 8", "rows = true", "tile.rows must be an integer"),
+        ("rows = 4", "rows = 0", "tile.rows must be an integer from 1 to 64, not 0"),
+        ("rows = 4", "rows = true", "tile.rows must be an integer"),
         ("columns = 4", "colums = 4", ":13: unknown key 'colums' in [tile]; allowed: rows, columns"),
         ("[mesh]", "[mash]", "unknown section 'mash'; allowed: chip, mesh, tile, hbm"),
         ("columns = 2", "columns = 65", "columns must be an integer from 1 to 64, not 65"),
@@ -35,6 +35,7 @@ def test_an_empty_file_is_the_default_chip(tmp_path):
         ("result_granules = 16384", "result_granules = 1", "chip.result_granules must be an integer from 64"),
         ('name = "small"', 'name = "Small chip"', "chip.name must be lower-case"),
         ("[tile]", "[tile", "not a TOML file"),
+        ("rows = 2", "rows = 17", "a mesh of 2 x 17 has 34 tiles; the host port serves at most 32"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(tmp_path, old, new, message):
