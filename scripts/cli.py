@@ -97,14 +97,20 @@ def bench(name: Annotated[str, typer.Argument(help="a module of scripts/bench/")
 
 
 @app.command()
-def figures() -> None:
+def figures(
+    markdown: Annotated[bool, typer.Option("--markdown", help="as a table for README or docs")] = False,
+    prefix: Annotated[str, typer.Argument(help="only ids that begin with this")] = "",
+) -> None:
     """Print the newest of every figure, with the commit and the command that made it."""
     from scripts import figures as store
 
-    newest = store.newest()
+    newest = [entry for entry in store.newest() if entry["id"].startswith(prefix)]
     if not newest:
-        raise UserError("no figure has been measured here yet; run 'make sim' or 'make bench-<name>'")
-    store.show(newest, made=True)
+        raise UserError("no such figure has been measured here yet; run 'make sim' or 'make bench-<name>'")
+    if markdown:
+        print(store.markdown(newest))
+    else:
+        store.show(newest, made=True)
 
 
 @app.command()

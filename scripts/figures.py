@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,17 +135,29 @@ def show(
     figures: Iterable[Figure | dict[str, Any]], title: str = "", made: bool = False, console: Console | None = None
 ) -> None:
     """Print figures as a table; with `made`, also the commit and the command of each."""
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for header in ("id", "value", "unit", "bar", "holds"):
-        table.add_column(header, overflow="fold", no_wrap=header in ("id", "value"))
-    for header in ("commit", "command") if made else ("how",):
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD,
+                  padding=(0, 1, 0, 0), pad_edge=False)  # fmt: skip
+    table.add_column("id", no_wrap=True)
+    table.add_column("value", justify="right", overflow="fold")
+    for header in ("bar", "holds", "commit", "command") if made else ("bar", "holds", "how"):
         table.add_column(header, overflow="fold")
     for figure in figures:
         entry = dataclasses.asdict(figure) if isinstance(figure, Figure) else figure
         holds = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[entry["holds"]]
-        tail = (entry["commit"], entry["command"]) if made else (entry["how"],)
-        table.add_row(entry["id"], text(entry["value"]), entry["unit"], entry["bar"], holds, *tail)
+        tail = (entry["commit"], escape(entry["command"])) if made else (escape(entry["how"]),)
+        value = f"{text(entry['value'])} {entry['unit']}".strip()
+        table.add_row(entry["id"], value, entry["bar"], holds, *tail)
     (console or Console()).print(table)
+
+
+def markdown(entries: Iterable[dict[str, Any]]) -> str:
+    """Records as a Markdown table, for README and docs."""
+    lines = ["| id | value | unit | bar | holds | commit | command |", "|---|---|---|---|---|---|---|"]
+    for entry in entries:
+        holds = {True: "yes", False: "**no**", None: ""}[entry["holds"]]
+        cells = (entry["unit"], entry["bar"], holds, entry["commit"], f"`{entry['command']}`")
+        lines.append(f"| `{entry['id']}` | {text(entry['value'])} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def text(value: Any) -> str:

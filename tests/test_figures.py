@@ -88,3 +88,10 @@ def test_table_shows_commit_and_command(tmp_path: Path, monkeypatch: pytest.Monk
     figures.show(figures.newest(tmp_path), made=True, console=Console(file=text, width=160))
     for part in ("x.speed", "12,346", "cycles/s", ">= 10000", "yes", figures.commit(), "make bench-x"):
         assert part in text.getvalue()
+
+
+def test_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERRANO_COMMAND", "make bench-x")
+    figures.record("x", [Figure("x.speed", 0.5, "", ">= 0.8")], store=tmp_path)
+    row = figures.markdown(figures.newest(tmp_path)).splitlines()[2]
+    assert row == f"| `x.speed` | 0.5 |  | >= 0.8 | **no** | {figures.commit()} | `make bench-x` |"

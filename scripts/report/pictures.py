@@ -148,7 +148,7 @@ def time(summary: Mapping[str, Any]) -> str:
 
 def _drawn(summary: Mapping[str, Any], units: Mapping[str, float]) -> list[tuple[str, Mapping[str, Any]]]:
     """Label and quantity of everything in these units, scaled to the first; a published number is of its own chip."""
-    rows = []
+    rows: list[tuple[str, Mapping[str, Any]]] = []
     for scenario in summary["extrapolation"]:
         for item in scenario["quantities"]:
             if item["unit"] not in units or not isinstance(item["value"], (int, float)) or item["value"] <= 0:
