@@ -20,10 +20,12 @@ from scripts.extrapolate import (
     shapes,
     validate,
 )
+from scripts.extrapolate.agents import Agents, simulate_agents
 from scripts.extrapolate.cycles import Constants, fit
+from scripts.extrapolate.disaggregated import simulate_disaggregated
 from scripts.extrapolate.scenarios import LARGE, measured
-from scripts.extrapolate.serving import Policy, sweep
-from scripts.extrapolate.tables import serving_table
+from scripts.extrapolate.serving import Load, Policy, sweep
+from scripts.extrapolate.tables import agents_table, serving_table
 from scripts.report.summary import SummaryError, load
 
 SUMMARY = Path("build/sim/summary.json")
@@ -63,6 +65,7 @@ def serve_command(
     draft: Annotated[int, typer.Option(help="speculative tokens a step; 0: none, as in the published runs")] = 0,
     acceptance: Annotated[float, typer.Option(help="probability that a speculative token is accepted")] = 0.0,
     draft_cost: Annotated[float, typer.Option(help="time of drafting, as a share of a step")] = 0.0,
+    disaggregate: Annotated[bool, typer.Option(help="prefill on a second, equal domain")] = False,
     seed: int = 1,
 ) -> None:
     """8k/1k with continuous batching: TTFT, TPOT, end to end (median, p95) over concurrencies."""
@@ -70,8 +73,34 @@ def serve_command(
     policy = Policy(budget, draft, acceptance, draft_cost)
     for name in [model] if model else LARGE:
         shape = shapes.load(name)
-        outcomes = sweep(shape, described, constants, concurrency or [1, 4, 16, 64, 256], policy=policy, seed=seed)
+        users = concurrency or [1, 4, 16, 64, 256]
+        if disaggregate:
+            loads = [Load(count, max(16, 4 * count), seed=seed) for count in users]
+            outcomes = [simulate_disaggregated(shape, described, described, constants, load, policy) for load in loads]
+        else:
+            outcomes = sweep(shape, described, constants, users, policy=policy, seed=seed)
         console.print(serving_table(shape.name, outcomes, described))
+
+
+@app.command("agents")
+def agents_command(
+    summary: Summary = SUMMARY,
+    chip: ChipName = "full_size",
+    model: Annotated[str, typer.Option(help="a model of scripts/extrapolate/models/; empty: all large ones")] = "",
+    concurrency: Annotated[int, typer.Option(help="sessions at a time")] = 8,
+    turns: Annotated[int, typer.Option(help="turns of a session")] = 20,
+    seed: int = 1,
+) -> None:
+    """Multi-turn agents with assumed lengths: turns with their context kept, and with all of it computed again."""
+    console, constants, described = Console(), _constants(summary), _chip(chip)
+    load = Agents(concurrency, 2 * concurrency, turns, seed=seed)
+    rows = []
+    for name in [model] if model else LARGE:
+        shape = shapes.load(name)
+        rows += [
+            (shape.name, kept, simulate_agents(shape, described, constants, load, reuse=kept)) for kept in (True, False)
+        ]
+    console.print(agents_table(rows, described))
 
 
 @app.command("check")

@@ -60,7 +60,7 @@ class Policy:
             raise ValueError(f"a budget of at least 1, a draft of at least 0, an acceptance of 0 to 1; not {self}")
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
     """A request under way; times in seconds."""
 
@@ -208,7 +208,7 @@ class Server:
         return done
 
 
-def _timer(model: Model, chip: Chip, constants: Constants) -> Callable[[Batch], tuple[float, Band]]:
+def timer(model: Model, chip: Chip, constants: Constants) -> Callable[[Batch], tuple[float, Band]]:
     """Seconds and joules (domain, without static power) of a batch; contexts are rounded to 64 positions."""
     known: dict[Batch, tuple[float, Band]] = {}
 
@@ -233,7 +233,7 @@ def simulate(
 ) -> Outcome:
     """Serve `load`. ValueError when the weights or a single request do not fit in the domain's memory."""
     server = Server(
-        model, chip, time_of or _timer(model, chip, constants), policy or Policy(), random.Random(load.seed + 1)
+        model, chip, time_of or timer(model, chip, constants), policy or Policy(), random.Random(load.seed + 1)
     )
     lengths = deque(load.lengths())
     for _ in range(load.concurrency):
@@ -242,15 +242,24 @@ def simulate(
         for _ in server.iterate():
             if lengths:
                 server.waiting.append(Request(*lengths.popleft(), arrived=server.now))
-    return _outcome(server, load)
+    return outcome([server], server.finished, load)
 
 
-def _outcome(server: Server, load: Load) -> Outcome:
-    requests, seconds, chips = server.finished, server.now, server.chip.domain.chips
-    static = server.chip.power.static_watts
+def outcome(servers: Sequence[Server], requests: Sequence[Request], load: Load) -> Outcome:
+    """What `requests`, all done, were given by one server or by several together; power is over all chips."""
+    seconds = max(server.now for server in servers)
+    chips = sum(server.chip.domain.chips for server in servers)
 
     def both(values: Sequence[float]) -> tuple[float, float]:
         return percentile(values, 0.5), percentile(values, 0.95)
+
+    def watts(of: Callable[[Server, int], float]) -> Band:
+        low, high = (
+            sum(of(server, end) + server.chip.domain.chips * server.chip.power.static_watts[end] for server in servers)
+            / chips
+            for end in (0, 1)
+        )
+        return low, high
 
     outputs = sum(r.outputs for r in requests)
     return Outcome(
@@ -260,10 +269,10 @@ def _outcome(server: Server, load: Load) -> Outcome:
         end_to_end=both([r.end_to_end for r in requests]),
         output_rate=outputs / seconds,
         total_rate=(outputs + sum(r.inputs for r in requests)) / seconds,
-        chip_watts=(server.joules[0] / seconds / chips + static[0], server.joules[1] / seconds / chips + static[1]),
-        peak_watts=(server.peak[0] / chips + static[0], server.peak[1] / chips + static[1]),
+        chip_watts=watts(lambda server, end: server.joules[end] / seconds),
+        peak_watts=watts(lambda server, end: server.peak[end]),
         seconds=seconds,
-        iterations=server.iterations,
+        iterations=sum(server.iterations for server in servers),
         chips=chips,
     )
 
@@ -273,7 +282,7 @@ def sweep(
     policy: Policy | None = None, seed: int = 1,
 ) -> list[Outcome]:  # fmt: skip
     """One outcome for each concurrency, with `rounds` requests for each place (at least 16 requests)."""
-    time_of = _timer(model, chip, constants)
+    time_of = timer(model, chip, constants)
     loads = [Load(c, max(16, rounds * c), seed=seed) for c in concurrencies]
     return [simulate(model, chip, constants, load, policy, time_of) for load in loads]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from scripts.extrapolate.agents import AgentOutcome
 from scripts.extrapolate.chips import Chip
 from scripts.extrapolate.serving import Outcome, per_kilowatt
 from scripts.published import figures, published
@@ -115,6 +116,28 @@ def serving_table(model: str, outcomes: Sequence[Outcome], chip: Chip) -> Table:
             number(o.rate_a_chip), _band(o.chip_watts), _band(o.peak_watts), "\n".join(bases),
         )  # fmt: skip
     table.caption = "median, p95; rates and power derived from the cycle formula and published energies, TDP assumed"
+    return table
+
+
+def agents_table(rows: Sequence[tuple[str, bool, AgentOutcome]], chip: Chip) -> Table:
+    """Turns of agents by model, with the context kept between turns and without."""
+    table = Table(title=f"Multi-turn agents on {chip.name}", title_justify="left")
+    table.add_column("model")
+    for name in (
+        "context",
+        "turns",
+        "TTFT s",
+        "turn end to end s",
+        "1 / P90(E2E / tokens)",
+        "tok/s out",
+        "longest context",
+    ):
+        table.add_column(name, justify="right")
+    for model, kept, o in rows:
+        context = f"kept, {100 * o.reused:.0f} % reused" if kept else "computed again"
+        table.add_row(model, context, str(o.turns), _pair(o.ttft), _pair(o.end_to_end), number(o.headline),
+                      number(o.output_rate), f"{o.longest_context:,}")  # fmt: skip
+    table.caption = "median, p95; lengths and pauses are assumed, the recorded traces are not public"
     return table
 
 
