@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out
 
 from hw.axi import Burst, Response
 from hw.fifo import StreamFifo
 
 from .config import HbmConfig
-from .interface import GRANULE_BITS, StreamDescriptor
+from .interface import GRANULE_BITS
 from .stream import StreamReader
 
 __all__ = ["AxiReadEngine", "AxiWriteEngine", "burst_layout"]

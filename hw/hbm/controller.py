@@ -150,7 +150,8 @@ class HbmController(wiring.Component):
                 ]  # fmt: skip
                 offers.append(source.request)
             else:
-                m.d.comb += [offer.address.eq(source.read.payload), offer.tag.eq(Cat(Const(k, SOURCE_BITS), source.slot))]
+                tag = Cat(Const(k, SOURCE_BITS), source.slot)
+                m.d.comb += [offer.address.eq(source.read.payload), offer.tag.eq(tag)]
                 offers.append(source.read)
             tags.append(offer.as_value())
         valid = Cat(offer.valid for offer in offers)

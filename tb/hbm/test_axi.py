@@ -94,7 +94,7 @@ async def test_write_read(dut, idle, pause) -> None:
             await tb.write(address, data, size=size)
             found = await tb.read(address - GUARD, length + 2 * GUARD)
             expected = initial(address - GUARD, GUARD) + data + initial(address + length, GUARD)
-            assert found == expected, f"size {size}, length {length}, offset {offset}: {found.hex()} != {expected.hex()}"
+            assert found == expected, (size, length, offset, found.hex(), expected.hex())
             assert await tb.read(address, length, size=size) == data
     assert page > 0 and int(dut.violation.value) == 0
 
@@ -151,8 +151,10 @@ async def test_fixed(dut) -> None:
 @cocotb.test()
 async def test_wrap(dut) -> None:
     """WRAP bursts of every length and size, from every start, written and read."""
-    ar, r = AxiARSource(AxiARBus.from_prefix(dut, **NAMES), dut.clk), AxiRSink(AxiRBus.from_prefix(dut, **NAMES), dut.clk)
-    aw, w = AxiAWSource(AxiAWBus.from_prefix(dut, **NAMES), dut.clk), AxiWSource(AxiWBus.from_prefix(dut, **NAMES), dut.clk)
+    ar = AxiARSource(AxiARBus.from_prefix(dut, **NAMES), dut.clk)
+    r = AxiRSink(AxiRBus.from_prefix(dut, **NAMES), dut.clk)
+    aw = AxiAWSource(AxiAWBus.from_prefix(dut, **NAMES), dut.clk)
+    w = AxiWSource(AxiWBus.from_prefix(dut, **NAMES), dut.clk)
     b = AxiBSink(AxiBBus.from_prefix(dut, **NAMES), dut.clk)
     await reset(dut)
     memory, compared = bytearray(initial(0, 65536)), 0

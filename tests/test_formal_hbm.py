@@ -1,0 +1,73 @@
+"""Proofs for all time of the HBM controller's parts, and mutants that the same proofs must refute."""
+
+import types
+from pathlib import Path
+
+import pytest
+from amaranth.lib import wiring
+
+from hw.hbm import banks, queue, refresh
+from scripts.formal import hbm
+from scripts.formal.noc_engine import prove
+
+QUICK = ("RC", "WTRL", "RFCPB")
+
+
+def mutant(module: types.ModuleType, old: str, new: str) -> types.ModuleType:
+    """`module` with one piece of its source replaced."""
+    source = Path(module.__file__).read_text()
+    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__name__}"
+    broken = types.ModuleType("hw.hbm.broken")
+    broken.__package__ = "hw.hbm"
+    exec(compile(source.replace(old, new), module.__file__, "exec"), broken.__dict__)
+    return broken
+
+
+def proven(component: wiring.Component) -> None:
+    verdict = prove(component)
+    assert verdict.holds is True, verdict.text
+    assert verdict.registers > 0
+
+
+def refuted(component: wiring.Component) -> None:
+    verdict = prove(component)
+    assert verdict.holds is False, verdict.text
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in hbm.RULES]
+)
+def test_no_command_breaks_a_rule(name: str) -> None:
+    proven(hbm.BankRule(name))
+
+
+def test_no_command_to_a_bank_in_the_wrong_state() -> None:
+    proven(hbm.BankStates())
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("FAW", 'timer("faw", turn & act.replicate(4), c.faw)', 'timer("faw", turn & act.replicate(4), c.faw - 1)'),
+        ("WTRL", 'c.wtrl))', 'c.wtrl - 1))'),
+        ("RFCPB", "rc | rp | rfc | rfc_all", "rc | rp | rfc_all"),
+    ],
+)
+def test_early_commands_are_refuted(name: str, old: str, new: str) -> None:
+    refuted(hbm.BankRule(name, mutant(banks, old, new).BankState))
+
+
+def test_refresh_debt_is_bounded() -> None:
+    proven(hbm.RefreshDebt())
+
+
+def test_forgotten_refresh_is_refuted() -> None:
+    refuted(hbm.RefreshDebt(mutant(refresh, "lowest(~done), 0)", "0, 0)").PerBankRefresh))
+
+
+def test_no_request_is_lost() -> None:
+    proven(hbm.QueueKeeps())
+
+
+def test_lost_request_is_refuted() -> None:
+    refuted(hbm.QueueKeeps(mutant(queue, "below.eq(leaving - 1)", "below.eq(leaving)").RequestQueue))
