@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from golden.formats import FORMATS
+from golden.formats import FORMATS, ScaleType
 
-__all__ = ["LANES", "TileConfig"]
+__all__ = ["LANES", "TILE_FORMATS", "TileConfig"]
+
+TILE_FORMATS = tuple(
+    name for name, format in FORMATS.items() if format.scale == ScaleType.E8M0 and format.bits in (4, 8)
+)
+"""What the weight path of a tile can carry: one byte of scale a block, elements of 4 or 8 bits."""
 
 LANES = 8
 """FP32 values in a granule of 32 bytes."""
@@ -31,7 +36,7 @@ class TileConfig:
     weight_queue : int
         Granules between the memory and the array, 4 to 1024.
     formats : tuple of str
-        Block formats of the multipliers: names of `golden.formats.FORMATS`, all with an E8M0 scale.
+        Block formats of the multipliers, any of `TILE_FORMATS`, on either side of a product.
     """
 
     rows: int = 8
@@ -54,10 +59,10 @@ class TileConfig:
                 raise ValueError(f"tile.{name} must be an integer from {low} to {high}, not {value!r}")
         object.__setattr__(self, "formats", tuple(self.formats))
         for name in self.formats:
-            if name not in FORMATS:
-                raise ValueError(f"tile.formats has {name!r}; allowed are {', '.join(FORMATS)}")
+            if name not in TILE_FORMATS:
+                raise ValueError(f"tile.formats has {name!r}; allowed are {', '.join(TILE_FORMATS)}")
         if not self.formats:
-            raise ValueError(f"tile.formats is empty; allowed are {', '.join(FORMATS)}")
+            raise ValueError(f"tile.formats is empty; allowed are {', '.join(TILE_FORMATS)}")
 
     @property
     def fragments(self) -> int:

@@ -99,6 +99,9 @@ class Instruction(data.Struct):
     padding: 39
 
 
+assert data.Layout.cast(Instruction).size == 256, "an instruction is a granule"
+
+
 class TileError(enum.Enum, shape=2):
     """Why a tile refused a program. The tile stops at the instruction and reports `done` with the error."""
 

@@ -1,6 +1,6 @@
 """The loop nest of a matrix product: which operands meet in which cycle."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -128,7 +128,8 @@ class IssueEngine(wiring.Component):
         activation, k_start = Signal(16), Signal(16)  # offsets from the job's base
         rows_done, rows_left = Signal(13), Signal(13)  # positions in earlier passes, and from this pass on
         bank, occupied = Signal(), Signal(BANKS)
-        age = Signal(range(self.gap + 1), init=self.gap)
+        address = Signal(accumulator_address_width(config))
+        m.d.comb += address.eq(accumulator_address(config, bank, slot, pass_))
 
         left = job.slot_columns - done_columns
         slots = Mux(left < job.slots, left, job.slots)
@@ -137,8 +138,8 @@ class IssueEngine(wiring.Component):
         step_first = (pass_ == 0) & (slot == 0)
 
         wait_bank = step_first & (k == 0) & occupied.bit_select(bank, 1)
-        wait_order = step_first & (k != 0) & (age < self.gap)
         fire = Signal()
+        wait_order = (k != 0) & self._in_flight(m, fire, address)
         m.d.comb += [
             fire.eq(self.jobs.valid & self.weights.valid & ~wait_bank & ~wait_order),
             self.weights.ready.eq(fire & pass_last),
@@ -149,11 +150,7 @@ class IssueEngine(wiring.Component):
             self.stalls.order.eq(self.jobs.valid & self.weights.valid & wait_order),
         ]
 
-        with m.If(age < self.gap):
-            m.d.sync += age.eq(age + 1)
         with m.If(fire):
-            with m.If(step_first):
-                m.d.sync += age.eq(1)
             m.d.sync += [pass_.eq(pass_ + 1), activation.eq(activation + job.k_blocks)]
             with m.If(pass_last):
                 m.d.sync += [pass_.eq(0), slot.eq(slot + 1), activation.eq(k_start)]
@@ -171,7 +168,7 @@ class IssueEngine(wiring.Component):
         m.d.sync += [
             self.issue.valid.eq(fire),
             self.issue.activation.eq(job.activation_base + activation),
-            self.issue.accumulator.eq(accumulator_address(config, bank, slot, pass_)),
+            self.issue.accumulator.eq(address),
             self.issue.first.eq(k == 0),
             self.issue.activation_format.eq(job.activation_format),
             self.issue.weight_format.eq(job.weight_format),
@@ -186,6 +183,17 @@ class IssueEngine(wiring.Component):
             self.finished.payload.last.eq(group_last),
         ]
         return m
+
+    def _in_flight(self, m: Module, fire: Signal, address: Signal) -> Value:
+        """The accumulator at `address` was issued to less than `gap` cycles ago: its sum is not in the memory yet."""
+        recent, hits = fire, []
+        before = address
+        for age in range(1, self.gap):
+            valid, held = Signal(name=f"issued_{age}"), Signal.like(address, name=f"address_{age}")
+            m.d.sync += [valid.eq(recent), held.eq(before)]
+            hits.append(valid & (held == address))
+            recent, before = valid, held
+        return Cat(hits).any()
 
     def _finish(self, m: Module, finishing: Signal, bank: Signal, occupied: Signal) -> None:
         """Hand a finished group to the drain engine once its last sum has gone through the pipeline."""

