@@ -12,7 +12,7 @@ from hw.tile.drain import Outgoing
 from hw.tile.isa import Block, WeightRange
 from hw.tile.issue import Job
 from hw.vector.engine import result_layout
-from hw.vector.kv import LEAF, PAGES, AttentionCommand, KvFetcher, KvUnpacker, LeafOrder, Part, ValueScales
+from hw.vector.kv import LEAF, PAGES, AttentionCommand, KvFetcher, KvUnpacker, LeafOrder, Part, ValueScales, broadcast
 from hw.vector.merge import AttentionProgram, MemoryMap
 from hw.vector.unit import VectorUnit, load_layout
 
@@ -45,14 +45,15 @@ class AttentionEngine(wiring.Component):
 
     Interface attributes
     --------------------
-    command: taken when its output has been sent.
+    command: queued, so that the scores of the next begin behind the last values of this one. Until a command's output
+        has been sent, its query rows, page table entries and sink logits stay; the next one's go elsewhere.
     pages_enable, pages_address, pages_data: entries of the page table.
-    load: beats into the vector memory, while no command runs: the sink logits (`MemoryMap.sinks`).
+    load: beats into the vector memory, between the array's results: the sink logits (`MemoryMap.sinks`).
     ranges, granules: what to read of the KV cache, and what was read, in order.
     jobs, blocks, results: the array's jobs, its weight blocks, and what it sends.
     activations: blocks of softmax weights for the array's activation memories, from `weights_base` on; never refused.
     output: rows of the result in FP32, a beat of eight channels at a time.
-    busy: a command runs.
+    busy: a command runs or waits.
     error: the vector engine refused a command (it cannot, for a command within the limits).
     """
 
@@ -91,7 +92,6 @@ class AttentionEngine(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        command = self.command.payload
         m.submodules.fetcher = fetcher = KvFetcher()
         m.submodules.unpacker = unpacker = KvUnpacker()
         m.submodules.scales = scales = ValueScales()
@@ -100,15 +100,15 @@ class AttentionEngine(wiring.Component):
         wiring.connect(m, wiring.flipped(self.ranges), fetcher.o)
         wiring.connect(m, wiring.flipped(self.granules), unpacker.granules)
         wiring.connect(m, wiring.flipped(self.blocks), unpacker.blocks)
-        wiring.connect(m, program.commands, unit.command)
+        wiring.connect(m, program.to_unit, unit.command)
         wiring.connect(m, scales.o, unit.b)
 
-        start, begun = Signal(), Signal()
-        m.d.comb += [start.eq(self.command.valid & ~begun), self.busy.eq(self.command.valid)]
-        m.d.sync += begun.eq(self.command.valid & ~self.command.ready)
-        for part in (fetcher, unpacker, program):
-            m.d.comb += [part.start.eq(start), part.command.eq(command)]
+        m.submodules.issuing = issuing = LeafOrder()
+        m.submodules.receiving = receiving = LeafOrder()
+        users = [part.commands for part in (fetcher, unpacker, issuing, receiving, program)]
+        broadcast(m, self.command, users)
         m.d.comb += [
+            self.busy.eq(self.command.valid | program.busy),
             fetcher.write_enable.eq(self.pages_enable),
             fetcher.write_address.eq(self.pages_address),
             fetcher.write_data.eq(self.pages_data),
@@ -117,28 +117,21 @@ class AttentionEngine(wiring.Component):
             scales.write_data.eq(unpacker.scales_data),
             scales.start.eq(program.scales_start),
             scales.parity.eq(program.leaf[0]),
-            scales.rows.eq(command.rows),
+            scales.rows.eq(program.command.rows),
             program.unit_done.eq(unit.done),
-            self.command.ready.eq(begun & program.done),
             self.error.eq(unit.error),
         ]
         weights_ready = self._quantise(m, unit, program)
-        self._issue(m, start, weights_ready)
-        self._receive(m, start, unit, program)
+        self._issue(m, issuing, weights_ready)
+        self._receive(m, receiving, unit, program)
         return m
-
-    def _order(self, m: Module, start: Value, name: str) -> LeafOrder:
-        order = m.submodules[name] = LeafOrder()
-        command = self.command.payload
-        m.d.comb += [order.start.eq(start), order.first.eq(command.first_leaf), order.last.eq(command.last_leaf)]
-        return order
 
     def _quantise(self, m: Module, unit: VectorUnit, program: AttentionProgram) -> Signal:
         """Softmax weights through the quantiser to the activation memories; final rows to the output.
 
         Returns a pulse when the last block of a leaf was written.
         """
-        config, rows = self.config, self.command.payload.rows
+        config, rows = self.config, program.command.rows
         m.submodules.quantise = quantise = Quantise(FormatSet((FORMAT,)), LANES)
         m.d.comb += [
             quantise.i.payload.values.eq(unit.result.payload.elements),
@@ -173,8 +166,6 @@ class AttentionEngine(wiring.Component):
                     m.d.sync += [array_row.eq(0), line.eq(line + 4)]
         with m.If(done):
             m.d.sync += [row.eq(0), array_row.eq(0), line.eq(0), parity.eq(~parity)]
-        with m.If(~self.busy):
-            m.d.sync += parity.eq(0)
         return done
 
     @property
@@ -182,9 +173,9 @@ class AttentionEngine(wiring.Component):
         """Passes of the array over the most rows."""
         return -(-self.map.max_rows // self.config.rows)
 
-    def _issue(self, m: Module, start: Value, weights_ready: Value) -> None:
+    def _issue(self, m: Module, order: LeafOrder, weights_ready: Value) -> None:
         """Jobs for the array in the order of the leaves; one of values when its softmax weights are written."""
-        config, command, order = self.config, self.command.payload, self._order(m, start, "issuing")
+        config, command = self.config, order.command
         m.submodules.job_queue = queue = StreamFifo(Job, 2)
         wiring.connect(m, wiring.flipped(self.jobs), queue.o)
         waiting, parity = Signal(2), Signal()  # leaves whose weights are ready; which half of their memory is next
@@ -224,19 +215,17 @@ class AttentionEngine(wiring.Component):
         m.d.sync += waiting.eq(waiting + weights_ready - taken)
         with m.If(taken):
             m.d.sync += parity.eq(~parity)
-        with m.If(~self.busy):
-            m.d.sync += parity.eq(0)
 
-    def _receive(self, m: Module, start: Value, unit: VectorUnit, program: AttentionProgram) -> None:
+    def _receive(self, m: Module, order: LeafOrder, unit: VectorUnit, program: AttentionProgram) -> None:
         """The array's results into the vector memory; tells the program when a leaf's part is complete."""
-        command, order = self.command.payload, self._order(m, start, "receiving")
+        command = order.command
         seen, beats = Signal(16), Signal(16)
         values = order.o.payload.part == Part.VALUES
         write = self.results.payload.write
         m.d.comb += beats.eq(Mux(values, command.value_groups * (32 // LANES), LEAF // LANES) * command.rows)
-        with m.If(self.busy):
+        with m.If(self.results.valid):
             m.d.comb += [
-                unit.load.valid.eq(self.results.valid),
+                unit.load.valid.eq(1),
                 unit.load.payload.address.eq(write.address),
                 unit.load.payload.elements.eq(write.data.elements.as_value()),
                 self.results.ready.eq(unit.load.ready),
@@ -247,7 +236,7 @@ class AttentionEngine(wiring.Component):
                 unit.load.payload.eq(self.load.payload),
                 self.load.ready.eq(unit.load.ready),
             ]
-        with m.If(self.busy & self.results.valid & self.results.ready):
+        with m.If(self.results.valid & self.results.ready):
             m.d.sync += seen.eq(seen + 1)
             with m.If(seen + 1 == beats):
                 m.d.sync += seen.eq(0)

@@ -1,6 +1,6 @@
 """The KV cache's way from memory to the array: what to read, in which order, and how it becomes blocks."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,7 +9,7 @@ from hw.tile.isa import Block, WeightRange
 from hw.vector.float32 import NAN
 from hw.vector.transpose import Transposer
 
-__all__ = ["LEAF", "AttentionCommand", "KvFetcher", "KvUnpacker", "LeafOrder", "Part", "ValueScales"]
+__all__ = ["LEAF", "AttentionCommand", "KvFetcher", "KvUnpacker", "LeafOrder", "Part", "ValueScales", "broadcast"]
 
 LEAF = 128
 SQUARES = LEAF // 32
@@ -23,7 +23,7 @@ class AttentionCommand(data.Struct):
     Row r stands at position `position` + r // `group` and sees the positions up to its own, at most `window` of them
     (0: all). `key_blocks`: blocks of a key; `value_groups`: blocks of a value. The quantised rows are activation blocks
     from `query_base` on. Leaf j lies at the granule that entry `table` + j of the page table names. With `latent` the
-    values are the keys' first blocks; with `sink` the sink logits in the vector memory take part.
+    values are the keys' first blocks; with `sink` the sink logits of `sink_slot` in the vector memory take part.
     """
 
     rows: unsigned(8)
@@ -38,6 +38,7 @@ class AttentionCommand(data.Struct):
     table: unsigned(8)
     latent: unsigned(1)
     sink: unsigned(1)
+    sink_slot: unsigned(1)
 
 
 class Part(enum.Enum, shape=1):
@@ -55,39 +56,56 @@ class _Item(data.Struct):
 class LeafOrder(wiring.Component):
     """The order of everything: K(f), K(f+1), V(f), K(f+2), V(f+1), ... V(l): scores run one leaf ahead of values.
 
+    It has a queue of commands, so that what uses it goes on to the next command while others finish this one.
+
     Interface attributes
     --------------------
-    start: a pulse: begin at leaf `first`; `first` and `last` stay.
+    commands: in order; command: the one whose parts are given.
     o: parts, in order.
-    idle: all parts were taken.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            {"start": In(1), "first": In(10), "last": In(10), "o": Out(stream.Signature(_Item)), "idle": Out(1)}
+            {
+                "commands": In(stream.Signature(AttentionCommand)),
+                "command": Out(AttentionCommand),
+                "o": Out(stream.Signature(_Item)),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        m.submodules.queue = queue = StreamFifo(AttentionCommand, 2)
+        wiring.connect(m, wiring.flipped(self.commands), queue.i)
         running, values = Signal(), Signal()
         next_keys, next_values = Signal(11), Signal(11)
+        first, last = self.command.first_leaf, self.command.last_leaf
         m.d.comb += [
+            self.command.eq(queue.o.payload),
             self.o.valid.eq(running),
-            self.idle.eq(~running),
             self.o.payload.part.eq(values),
             self.o.payload.leaf.eq(Mux(values, next_values, next_keys)),
         ]
-        with m.If(self.start):
-            m.d.sync += [running.eq(1), values.eq(0), next_keys.eq(self.first), next_values.eq(self.first)]
+        with m.If(~running & queue.o.valid):
+            m.d.sync += [running.eq(1), values.eq(0), next_keys.eq(first), next_values.eq(first)]
         with m.Elif(running & self.o.ready):
             with m.If(values):
-                m.d.sync += [next_values.eq(next_values + 1), values.eq(next_keys > self.last)]
-                with m.If(next_values == self.last):
+                m.d.sync += [next_values.eq(next_values + 1), values.eq(next_keys > last)]
+                with m.If(next_values == last):
                     m.d.sync += running.eq(0)
+                    m.d.comb += queue.o.ready.eq(1)
             with m.Else():
-                only_one_ahead = (next_keys == self.first) & (self.first != self.last)
+                only_one_ahead = (next_keys == first) & (first != last)
                 m.d.sync += [next_keys.eq(next_keys + 1), values.eq(~only_one_ahead)]
         return m
+
+
+def broadcast(m: Module, source: stream.Interface, targets: list[stream.Interface]) -> None:
+    """Give every item of `source` to all `targets`, when all can take it."""
+    every = Signal(name="all_ready")
+    m.d.comb += [every.eq(Cat(target.ready for target in targets).all()), source.ready.eq(every)]
+    m.d.comb += [target.payload.eq(source.payload) for target in targets]
+    m.d.comb += [target.valid.eq(source.valid & every) for target in targets]
 
 
 class KvFetcher(wiring.Component):
@@ -100,7 +118,7 @@ class KvFetcher(wiring.Component):
 
     Interface attributes
     --------------------
-    start, command: a pulse, and the command, which stays.
+    commands: in order.
     write_enable, write_address, write_data: an entry of the page table.
     o: ranges, in the order of `LeafOrder`.
     """
@@ -108,8 +126,7 @@ class KvFetcher(wiring.Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "start": In(1),
-                "command": In(AttentionCommand),
+                "commands": In(stream.Signature(AttentionCommand)),
                 "write_enable": In(1),
                 "write_address": In(range(PAGES)),
                 "write_data": In(32),
@@ -119,14 +136,12 @@ class KvFetcher(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        command = self.command
         m.submodules.order = order = LeafOrder()
+        wiring.connect(m, wiring.flipped(self.commands), order.commands)
+        command = order.command
         m.submodules.table = table = memory.Memory(shape=32, depth=PAGES, init=[])
         write, read = table.write_port(), table.read_port(domain="comb")
         m.d.comb += [
-            order.start.eq(self.start),
-            order.first.eq(command.first_leaf),
-            order.last.eq(command.last_leaf),
             write.en.eq(self.write_enable),
             write.addr.eq(self.write_address),
             write.data.eq(self.write_data),
@@ -167,7 +182,7 @@ class KvUnpacker(wiring.Component):
 
     Interface attributes
     --------------------
-    start, command: as for the fetcher.
+    commands: in order.
     granules: what the ranges of `KvFetcher` hold.
     blocks: for the array, in the order of its jobs.
     scales_enable, scales_address, scales_data: the value scales of 32 positions; the address is leaf parity and square.
@@ -176,8 +191,7 @@ class KvUnpacker(wiring.Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "start": In(1),
-                "command": In(AttentionCommand),
+                "commands": In(stream.Signature(AttentionCommand)),
                 "granules": In(stream.Signature(256)),
                 "blocks": Out(stream.Signature(Block)),
                 "scales_enable": Out(1),
@@ -191,22 +205,16 @@ class KvUnpacker(wiring.Component):
         m.submodules.transposer = transposer = Transposer()
         # Keys that come while the last values are still in the transposer, so that the memory does not wait.
         m.submodules.keys = keys = StreamFifo(Block, 64)
-        self._take(m, keys, transposer)
-        self._give(m, keys, transposer)
+        m.submodules.taking = taking = LeafOrder()
+        m.submodules.giving = giving = LeafOrder()
+        broadcast(m, self.commands, [taking.commands, giving.commands])
+        self._take(m, taking, keys, transposer)
+        self._give(m, giving, keys, transposer)
         return m
 
-    def _order(self, m: Module, name: str) -> LeafOrder:
-        order = m.submodules[name] = LeafOrder()
-        m.d.comb += [
-            order.start.eq(self.start),
-            order.first.eq(self.command.first_leaf),
-            order.last.eq(self.command.last_leaf),
-        ]
-        return order
-
-    def _take(self, m: Module, keys: StreamFifo, transposer: Transposer) -> None:
+    def _take(self, m: Module, order: LeafOrder, keys: StreamFifo, transposer: Transposer) -> None:
         """Granules of keys into the queue, of values into the transposer."""
-        command, order = self.command, self._order(m, "taking")
+        command = order.command
         scales = Signal(data.ArrayLayout(8, 32))
         head, index = Signal(3), Signal(6)  # granules of value scales seen; place in a frame (0: its scales)
         done = Signal(15)  # frames of keys, or granules of values
@@ -244,9 +252,9 @@ class KvUnpacker(wiring.Component):
                         m.d.sync += [done.eq(0), head.eq(0)]
                         m.d.comb += order.o.ready.eq(1)
 
-    def _give(self, m: Module, keys: StreamFifo, transposer: Transposer) -> None:
+    def _give(self, m: Module, order: LeafOrder, keys: StreamFifo, transposer: Transposer) -> None:
         """Blocks in the order of the array's jobs."""
-        command, order = self.command, self._order(m, "giving")
+        command = order.command
         count, wanted = Signal(15), Signal(15)
         m.d.comb += wanted.eq(Mux(order.o.payload.part == Part.KEYS, command.key_blocks, command.value_groups) * LEAF)
         for part, source in ((Part.KEYS, keys.o), (Part.VALUES, transposer.o)):

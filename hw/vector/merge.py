@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.fifo import StreamFifo
 from hw.tile.config import LANES
 from hw.vector.float32 import NEGATIVE_INFINITY
 from hw.vector.isa import Combine, Function, Reduce, Source, StreamMode
@@ -23,8 +24,8 @@ LEVEL = TEMPORARY + 1  # level k is at LEVEL + k, k at least 1; level 0 stays wh
 class MemoryMap:
     """Where attention keeps what in the vector memory, in beats.
 
-    Scores of two leaves; two factors of a merge; the sink logits; then partial results (maximum, sum, output): four in
-    which leaves land, two temporary ones, and one for each level of the tree.
+    Scores of two leaves; two factors of a merge; two slots of sink logits; then partial results (maximum, sum, output):
+    four in which leaves land, two temporary ones, and one for each level of the tree.
     """
 
     max_rows: int
@@ -38,7 +39,7 @@ class MemoryMap:
 
     @property
     def partials(self) -> int:
-        return 2 * self.max_rows * (LEAF // LANES) + 3 * self.row_beats
+        return 2 * self.max_rows * (LEAF // LANES) + 4 * self.row_beats
 
     @property
     def partial_beats(self) -> int:
@@ -55,10 +56,9 @@ class MemoryMap:
         """Beat of the factor of the left (0) or right (1) side of a merge."""
         return 2 * self.max_rows * (LEAF // LANES) + which * self.row_beats
 
-    @property
-    def sinks(self) -> int:
-        """Beat of the sink logits, one for each row, base 2."""
-        return self.factor(2)
+    def sinks(self, slot: ValueLike) -> Value | int:
+        """Beat of the sink logits of slot 0 or 1, one for each row, base 2."""
+        return self.factor(2) + slot * self.row_beats
 
     def maximum(self, index: Value) -> Value:
         return self.partials + index * self.partial_beats
@@ -79,33 +79,36 @@ class AttentionProgram(wiring.Component):
 
     Interface attributes
     --------------------
-    start, command: a pulse, and the command, which stays.
-    commands: for the vector unit; unit_done: it has finished one.
+    commands: of attention, in order; command: the one that is under way.
+    to_unit: for the vector unit; unit_done: it has finished one.
     scores_ready, output_ready: pulses: a leaf's scores, a leaf's output, are in the memory.
     scales_start, leaf: a pulse: the value scales of this leaf are needed.
     finishing: results are the final rows.
-    done: a pulse: the last row has been sent.
+    busy: a command is under way or waits.
     """
 
     def __init__(self, map: MemoryMap):
         self.map = map
         super().__init__(
             {
-                "start": In(1),
-                "command": In(AttentionCommand),
-                "commands": Out(stream.Signature(UnitCommand)),
+                "commands": In(stream.Signature(AttentionCommand)),
+                "command": Out(AttentionCommand),
+                "to_unit": Out(stream.Signature(UnitCommand)),
                 "unit_done": In(1),
                 "scores_ready": In(1),
                 "output_ready": In(1),
                 "scales_start": Out(1),
                 "leaf": Out(10),
                 "finishing": Out(1),
-                "done": Out(1),
+                "busy": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        m.submodules.queue = queue = StreamFifo(AttentionCommand, 2)
+        wiring.connect(m, wiring.flipped(self.commands), queue.i)
+        m.d.comb += [self.command.eq(queue.o.payload), self.busy.eq(queue.o.valid)]
         scores, outputs = Signal(3), Signal(3)
         use_scores, use_output = Signal(), Signal()
         m.d.sync += [
@@ -117,7 +120,7 @@ class AttentionProgram(wiring.Component):
         last = self.command.last_leaf
         with m.FSM():
             with m.State("IDLE"):
-                with m.If(self.start):
+                with m.If(queue.o.valid):
                     m.d.sync += [self.leaf.eq(self.command.first_leaf), merged.eq(self.command.first_leaf)]
                     m.d.sync += [state.valid.eq(0), state.temporary.eq(0)]
                     m.next = "SCORES"
@@ -197,7 +200,7 @@ class AttentionProgram(wiring.Component):
             self._step(m, "INVERSE", self._inverse, "FINISH", state)
             self._step(m, "FINISH", self._finish, "END", state)
             with m.State("END"):
-                m.d.comb += self.done.eq(1)
+                m.d.comb += queue.o.ready.eq(1)
                 m.d.sync += state.sink_done.eq(0)
                 m.next = "IDLE"
         return m
@@ -205,37 +208,37 @@ class AttentionProgram(wiring.Component):
     def _step(self, m: Module, name: str, build: object, following: str, *arguments: object) -> None:
         """A state in which one command is offered until the unit has done it."""
         with m.State(name):
-            m.d.comb += self.commands.valid.eq(1)
+            m.d.comb += self.to_unit.valid.eq(1)
             build(m, *arguments)
             with m.If(self.unit_done):
                 m.next = following
 
     def _shape(self, m: Module, rows: ValueLike, length: ValueLike) -> None:
-        m.d.comb += [self.commands.payload.engine.rows.eq(rows), self.commands.payload.engine.length.eq(length)]
+        m.d.comb += [self.to_unit.payload.engine.rows.eq(rows), self.to_unit.payload.engine.length.eq(length)]
 
     def _operands(self, m: Module, **sources: Source) -> None:
         """Sources of x, y, z, w, v; the identities where none is given."""
-        operands = self.commands.payload.engine.operands
+        operands = self.to_unit.payload.engine.operands
         chosen = {"x": Source.A, "y": Source.ONE, "z": Source.NEGATIVE_ZERO, "w": Source.ONE, "v": Source.ONE} | sources
         m.d.comb += [getattr(operands, name).eq(source) for name, source in chosen.items()]
 
     def _stream(self, m: Module, index: int, address: ValueLike, stride: ValueLike = 0,
                 mode: StreamMode = StreamMode.BEAT) -> None:
-        place = self.commands.payload.operands[index]
+        place = self.to_unit.payload.operands[index]
         m.d.comb += [
-            self.commands.payload.engine.modes[index].eq(mode),
+            self.to_unit.payload.engine.modes[index].eq(mode),
             place.address.eq(address),
             place.stride.eq(stride),
         ]
 
     def _to(self, m: Module, address: ValueLike, stride: ValueLike = 0) -> None:
-        result = self.commands.payload.result
+        result = self.to_unit.payload.result
         m.d.comb += [
-            self.commands.payload.engine.write.eq(1), result.address.eq(address), result.stride.eq(stride),
+            self.to_unit.payload.engine.write.eq(1), result.address.eq(address), result.stride.eq(stride),
         ]  # fmt: skip
 
     def _mask(self, m: Module) -> None:
-        engine, command = self.commands.payload.engine, self.command
+        engine, command = self.to_unit.payload.engine, self.command
         high = Signal.like(engine.mask_high)
         m.d.comb += [
             high.eq(command.position + 1 - (self.leaf << 7)),
@@ -251,40 +254,40 @@ class AttentionProgram(wiring.Component):
         self._mask(m)
 
     def _maximum(self, m: Module) -> None:
-        engine = self.commands.payload.engine
+        engine = self.to_unit.payload.engine
         self._scores(m)
         self._operands(m)
         m.d.comb += [
             engine.function.eq(Function.NONE),
             engine.reduce.eq(Reduce.MAXIMUM),
-            self.commands.payload.reduced.eq(self.map.maximum(self.leaf[:2])),
+            self.to_unit.payload.reduced.eq(self.map.maximum(self.leaf[:2])),
         ]
 
     def _weights(self, m: Module) -> None:
-        engine = self.commands.payload.engine
+        engine = self.to_unit.payload.engine
         self._scores(m)
         self._operands(m, z=Source.C, w=Source.MINUS_ONE, v=Source.B)
         self._stream(m, 1, 0)
         self._stream(m, 2, self.map.maximum(self.leaf[:2]), mode=StreamMode.ROW)
         self._to(m, 0)
         m.d.comb += [
-            self.commands.payload.operands[1].external.eq(1),
-            self.commands.payload.result.external.eq(1),
+            self.to_unit.payload.operands[1].external.eq(1),
+            self.to_unit.payload.result.external.eq(1),
             engine.combine.eq(Combine.DIFFERENCE),
             engine.function.eq(Function.EXP2),
             engine.reduce.eq(Reduce.SUM),
-            self.commands.payload.reduced.eq(self.map.total(self.leaf[:2])),
+            self.to_unit.payload.reduced.eq(self.map.total(self.leaf[:2])),
         ]
 
     def _right_maximum(self, state: "_Merge") -> Value:
-        return Mux(state.sink, self.map.sinks, self.map.maximum(state.current))
+        return Mux(state.sink, self.map.sinks(self.command.sink_slot), self.map.maximum(state.current))
 
     def _elementwise(self, m: Module, combine: Combine = Combine.ADD, function: Function = Function.NONE) -> None:
         self._shape(m, 1, self.command.rows)
         m.d.comb += [
-            self.commands.payload.engine.combine.eq(combine),
-            self.commands.payload.engine.function.eq(function),
-            self.commands.payload.engine.immediates[0].eq(NEGATIVE_INFINITY),
+            self.to_unit.payload.engine.combine.eq(combine),
+            self.to_unit.payload.engine.function.eq(function),
+            self.to_unit.payload.engine.immediates[0].eq(NEGATIVE_INFINITY),
         ]
 
     def _top(self, m: Module, state: "_Merge") -> None:
@@ -297,7 +300,7 @@ class AttentionProgram(wiring.Component):
 
     def _empty_left(self, m: Module, state: "_Merge", source: Source) -> None:
         with m.If(state.left_empty):
-            m.d.comb += self.commands.payload.engine.operands.x.eq(source)
+            m.d.comb += self.to_unit.payload.engine.operands.x.eq(source)
 
     def _left(self, m: Module, state: "_Merge") -> None:
         self._elementwise(m, Combine.DIFFERENCE, Function.EXP2)
@@ -319,7 +322,7 @@ class AttentionProgram(wiring.Component):
         self._operands(m, y=Source.B, z=Source.C, w=Source.D)
         self._empty_left(m, state, Source.ZERO)
         with m.If(state.sink):
-            m.d.comb += self.commands.payload.engine.operands.z.eq(sink)
+            m.d.comb += self.to_unit.payload.engine.operands.z.eq(sink)
         self._stream(m, 1, self.map.factor(0), mode=mode)
         self._stream(m, 3, self.map.factor(1), mode=mode)
 
@@ -355,7 +358,7 @@ class AttentionProgram(wiring.Component):
         self._stream(m, 0, self.map.output(state.current), self._value_beats)
         self._stream(m, 1, self.map.factor(0), mode=StreamMode.ROW)
         self._to(m, 0)
-        m.d.comb += [self.finishing.eq(1), self.commands.payload.result.external.eq(1)]
+        m.d.comb += [self.finishing.eq(1), self.to_unit.payload.result.external.eq(1)]
 
 
 class _Merge:

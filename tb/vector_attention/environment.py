@@ -66,8 +66,14 @@ class Prepared:
     expected: Bits
 
 
-def prepare(case: Case, generator: np.random.Generator, query_base: int = 0) -> Prepared:
-    """Random keys, values and queries; pages scattered over memory; what golden attention makes of it."""
+SLOT_BLOCKS, SLOT_LEAVES, SLOT_GRANULES = 80, 128, 1 << 20
+
+
+def prepare(case: Case, generator: np.random.Generator, slot: int = 0) -> Prepared:
+    """Random keys, values and queries; pages scattered over memory; what golden attention makes of it.
+
+    Of two commands that are queued at once, each needs a slot (0 or 1) of its own.
+    """
     shape, positions = case.shape, case.positions
     pages = -(-case.length // LEAF)
     cache, order = PagedCache(shape, pages), generator.permutation(pages)
@@ -84,8 +90,8 @@ def prepare(case: Case, generator: np.random.Generator, query_base: int = 0) -> 
     size = leaf_granules(shape)
     image, table = {}, {}
     for leaf in range(pages):
-        base = int(order[leaf]) * (size + 7) + 1000
-        table[leaf] = base
+        base = int(order[leaf]) * (size + 7) + 1000 + slot * SLOT_GRANULES
+        table[slot * SLOT_LEAVES + leaf] = base
         for index, row in enumerate(leaf_image(cache.leaf(order, leaf, 0, case.length), shape)):
             image[base + index] = int.from_bytes(row.tobytes(), "little")
     last = int(max(positions.max(), 0)) // LEAF
@@ -93,8 +99,8 @@ def prepare(case: Case, generator: np.random.Generator, query_base: int = 0) -> 
     command = {
         "rows": case.count * case.group, "group": case.group, "position": int(positions[0]), "window": case.window,
         "first_leaf": first, "last_leaf": last, "key_blocks": case.key_size // 32,
-        "value_groups": case.value_size // 32, "query_base": query_base, "table": 0, "latent": int(case.latent),
-        "sink": int(case.sink),
+        "value_groups": case.value_size // 32, "query_base": slot * SLOT_BLOCKS, "table": slot * SLOT_LEAVES,
+        "latent": int(case.latent), "sink": int(case.sink), "sink_slot": slot,
     }  # fmt: skip
     expected = attention(query, positions, cache, order, sinks).reshape(-1, case.value_size)
     codes = model_fast.quantise(query.reshape(-1, case.key_size), shape.format)
@@ -131,7 +137,7 @@ class TB:
     async def set_up(self, prepared: Prepared) -> None:
         """Memory image, page table, query blocks and sink logits of a case."""
         dut, rows = self.dut, self.config.rows
-        self.image = prepared.image
+        self.image |= prepared.image
         for leaf, base in prepared.table.items():
             dut.pages_enable.value, dut.pages_address.value, dut.pages_data.value = 1, leaf, base
             await RisingEdge(dut.clk)
@@ -148,42 +154,46 @@ class TB:
                 })  # fmt: skip
         if prepared.sinks is not None:
             logits = np.tile(prepared.sinks, prepared.case.count)
+            base = self.map.sinks(prepared.command["sink_slot"])
             for beat in range(-(-len(logits) // 8)):
                 elements = dict(enumerate(map(int, logits[8 * beat : 8 * beat + 8])))
-                await self.load.send({"address": self.map.sinks + beat, "elements": elements})
+                await self.load.send({"address": base + beat, "elements": elements})
 
-    async def run(self, prepared: Prepared) -> Bits:
-        """Run a case that is set up; returns the rows uint32 [rows, value_size]."""
+    async def run(self, *prepared: Prepared) -> list[Bits]:
+        """Run cases that are set up, queued one behind the other; returns each one's rows uint32 [rows, value_size]."""
         dut = self.dut
-        self.granules_read = 0
+        self.granules_read = waited = 0
         begin = cocotb.utils.get_sim_time("ns")
-        done = self.command.put(prepared.command)
-        waited = 0
-        while not done.is_set():
-            await ClockCycles(dut.clk, 20)
-            waited += 20
-            assert waited < TIMEOUT, f"no end after {waited} cycles of {prepared.case}"
+        for one in prepared:
+            self.command.put(one.command)
+        rows = []
+        for one in prepared:
+            beats = one.expected.size // 8
+            while len(self.output.received) < beats:
+                await ClockCycles(dut.clk, 1)
+                waited += 1
+                assert waited < TIMEOUT, f"{len(self.output.received)} of {beats} beats of {one.case} came"
+            found = [self.output.received.popleft() for _ in range(beats)]
+            assert all(beat["keep"] == 0xFF for beat in found)
+            elements = np.array([beat["elements"] for beat in found], dtype=np.uint32)
+            rows.append(elements.reshape(-1, one.case.value_size))
         self.cycles = int(cocotb.utils.get_sim_time("ns") - begin)
-        await ClockCycles(dut.clk, 4)
-        size = prepared.case.value_size
-        beats = prepared.expected.size // 8
-        while len(self.output.received) < beats:
-            await ClockCycles(dut.clk, 1)
-            waited += 1
-            assert waited < TIMEOUT, f"{len(self.output.received)} of {beats} beats came"
-        found = [self.output.received.popleft() for _ in range(beats)]
-        assert all(beat["keep"] == 0xFF for beat in found)
+        await ClockCycles(dut.clk, 20)
         assert not self.output.received, "more beats than asked for"
-        return np.array([beat["elements"] for beat in found], dtype=np.uint32).reshape(-1, size)
+        assert not int(dut.busy.value), "still busy"
+        return rows
 
-    async def check(self, prepared: Prepared) -> None:
-        """Set up, run, compare every bit."""
-        await self.set_up(prepared)
-        found = await self.run(prepared)
-        different = np.argwhere(found != prepared.expected)
-        assert not len(different), (
-            f"{prepared.case}: {len(different)} of {found.size} differ, first at row, channel {tuple(different[0])}: "
-            f"expected {prepared.expected[tuple(different[0])]:#010x}, found {found[tuple(different[0])]:#010x}"
-        )
+    async def check(self, *prepared: Prepared) -> None:
+        """Set up, run, compare every bit. Cases of different slots run with their commands queued."""
+        for one in prepared:
+            await self.set_up(one)
+        for one, found in zip(prepared, await self.run(*prepared), strict=True):
+            different = np.argwhere(found != one.expected)
+            if len(different):
+                first = tuple(int(i) for i in different[0])
+                raise AssertionError(
+                    f"{one.case}: {len(different)} of {found.size} differ, first at row, channel {first}: "
+                    f"expected {one.expected[first]:#010x}, found {found[first]:#010x}"
+                )
         assert not int(self.dut.error.value), "the vector engine refused a command"
         assert not int(self.dut.unsupported.value), "the array met an unsupported format"

@@ -28,17 +28,22 @@ async def count(dut, totals):
 
 @cocotb.test()
 async def measure(dut):
-    cases = [Case(**fields) for fields in json.loads(os.environ["ATTENTION_CASES"])]
+    cases = [(Case(**fields), repeat) for fields, repeat in json.loads(os.environ["ATTENTION_CASES"])]
     tb = TB(dut, SIZE.config, SIZE.map)
     await tb.reset()
     results = []
-    for case in cases:
-        prepared = prepare(case, np.random.default_rng(SEED))
-        await tb.set_up(prepared)
+    for case, repeat in cases:
+        # Two sets of data in turn, as for the key heads of a layer; the last command's tail is counted.
+        prepared = [prepare(case, np.random.default_rng(SEED + slot), slot) for slot in range(min(repeat, 2))]
+        for one in prepared:
+            await tb.set_up(one)
+        queued = [prepared[i % 2] for i in range(repeat)]
         totals = {"issue": 0, "block_dots": 0}
         counter = cocotb.start_soon(count(dut, totals))
-        found = await tb.run(prepared)
+        found = await tb.run(*queued)
         counter.cancel()
-        assert (found == prepared.expected).all(), f"{case}: wrong result"
-        results.append(dataclasses.asdict(case) | totals | {"cycles": tb.cycles, "granules": tb.granules_read})
+        for one, rows in zip(queued, found, strict=True):
+            assert (rows == one.expected).all(), f"{case}: wrong result"
+        counts = {"repeat": repeat, "cycles": tb.cycles, "granules": tb.granules_read}
+        results.append(dataclasses.asdict(case) | totals | counts)
     Path(os.environ["ATTENTION_RESULT"]).write_text(json.dumps(results))

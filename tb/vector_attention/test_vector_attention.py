@@ -67,6 +67,19 @@ async def test_pauses(dut, idle, pause):
 
 
 @cocotb.test()
+@cocotb.parametrize(pause=[0.0, 0.5])
+async def test_queued_commands(dut, pause):
+    """Two commands of different shapes queued at once: the second's scores begin while the first is merged."""
+    tb = await started(dut, pause / 2, pause)
+    generator = np.random.default_rng(SEED)
+    for first, second in (
+        (Case(300, sink=True), Case(100, count=2, group=2)), (Case(60, group=1), Case(200, group=8, sink=True)),
+        (Case(513), Case(300, key_size=96, group=4, latent=True)),
+    ):  # fmt: skip
+        await tb.check(prepare(first, generator, 0), prepare(second, generator, 1))
+
+
+@cocotb.test()
 async def test_memory_stalls_and_comes_back(dut):
     """The memory gives nothing for long in the middle of a leaf; then a thousand quiet cycles after the end."""
     tb = await started(dut)
