@@ -14,16 +14,10 @@ TESTBENCHES = [
     ),
     *(
         Testbench(
-            name=f"hbm_controller_{name}", model=controller_model(name), module="tb.hbm.test_controller",
-            environment={"HBM_CONFIG": name}, plusargs=("+hbm_pattern",),
+            name=f"hbm_{kind}_{name}", model=controller_model(name), module=f"tb.hbm.test_{kind}",
+            environment={"HBM_CONFIG": name}, plusargs=("+hbm_pattern",), long=name != "hbm4",
         )
         for name in CONTROLLERS
-    ),
-    *(
-        Testbench(
-            name=f"hbm_axi_{name}", model=controller_model(name), module="tb.hbm.test_axi",
-            environment={"HBM_CONFIG": name}, plusargs=("+hbm_pattern",),
-        )
-        for name in CONTROLLERS
+        for kind in ("controller", "axi", "environment")
     ),
 ]  # fmt: skip
