@@ -193,10 +193,10 @@ def leaf_partial(query: tuple[Bytes, Bytes], leaf: Leaf, visible: NDArray[np.boo
     quantise = exact_quantise.quantise if specification else model_fast.quantise
     scores = matmul(*query, leaf.key_codes, leaf.key_scales, format, format)
     softmax = vector.softmax_leaf(scores, visible, scale_bits(leaf.value_scales))
-    weights = quantise(softmax.weights, format)
     value_codes = np.ascontiguousarray(leaf.value_codes.T)
     ones = np.full((len(value_codes), LEAF // BLOCK), E8M0_BIAS, np.uint8)
-    return Partial(softmax.maximum, softmax.total, matmul(*weights, value_codes, ones, format, format))
+    codes, scales = quantise(softmax.weights, format)
+    return Partial(softmax.maximum, softmax.total, matmul(codes, scales, value_codes, ones, format, format))
 
 
 def merge_tree(parts: dict[int, Partial]) -> Partial:

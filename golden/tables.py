@@ -84,7 +84,7 @@ def _segment(function: Callable[[Decimal], Decimal], start: Decimal, width: Deci
 
 def _table(function: Callable[[Decimal], Decimal], ranges: list[tuple[int, int, int]]) -> Table:
     """Table over `ranges` of (start, end, segments). The first range's first segment starts exactly."""
-    rows = []
+    rows: list[list[int]] = []
     with localcontext(_PRECISION):
         for start, end, count in ranges:
             width = Decimal(end - start) / count

@@ -55,7 +55,7 @@ class Figure:
     """
 
     id: str
-    value: float | int | str | bool | np.generic | None
+    value: Any
     unit: str = ""
     bar: str = ""
     holds: bool | None = None

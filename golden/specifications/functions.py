@@ -6,16 +6,18 @@ in the last place, far below any bound, and it is never rounded twice into a res
 """
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from golden.formats import Kind
 from golden.rounding import I64, U64, wide
 from golden.specifications.core import Port, Specification, Values
 from golden.specifications.floats import CLASSES, CORNERS, ELEMENTS, decode, encode
-from golden.formats import Kind
 
 _FORMATS = ("bf16", "fp16", "fp32")
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "exp2": (np.exp2, "std::exp2({0})", "2^a"),
     "recip": (lambda x: 1.0 / x, "1.0 / {0}", "1 / a"),
     "rsqrt": (lambda x: 1.0 / np.sqrt(x), "1.0 / std::sqrt({0})", "1 / sqrt(a); negative operands give NaN"),

@@ -37,7 +37,8 @@ class Refused(ValueError):
 
 def strip_comments(text: str) -> str:
     """The text without comments. Strings are not known here: a quote outside a comment is refused later."""
-    result, at = [], 0
+    result: list[str] = []
+    at = 0
     while True:
         line, block = text.find("//", at), text.find("/*", at)
         starts = [start for start in (line, block) if start >= 0]

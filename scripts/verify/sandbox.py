@@ -109,6 +109,7 @@ def _limit(limits: Limits) -> None:
 
 def _collect(process: subprocess.Popen, limits: Limits) -> tuple[bytes, bytes, str]:
     """Read both pipes until the end, a limit or the deadline; returns (stdout, stderr, reason)."""
+    assert process.stdout and process.stderr  # both are pipes
     deadline = time.monotonic() + limits.seconds
     chunks: dict[str, list[bytes]] = {"out": [], "err": []}
     total, reason = 0, ""
@@ -121,7 +122,7 @@ def _collect(process: subprocess.Popen, limits: Limits) -> tuple[bytes, bytes, s
                 reason = f"longer than {limits.seconds:g} s"
                 break
             for key, _ in selector.select(left):
-                data = os.read(key.fileobj.fileno(), 1 << 16)
+                data = os.read(key.fd, 1 << 16)
                 if not data:
                     selector.unregister(key.fileobj)
                     continue
@@ -175,8 +176,8 @@ def _spawn(arguments: list[str], limits: Limits) -> Completed:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         returncode = process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            pipe.close()
     return Completed(returncode, stdout, stderr.decode(errors="replace"), reason, time.monotonic() - start)
 
 
