@@ -92,3 +92,39 @@ def throughput_bound(pattern: str, columns: int, rows: int) -> float:
 def mean_hops(pattern: str, columns: int, rows: int) -> float:
     """Links that a flit of `pattern` crosses, on average over sources."""
     return sum(link_loads(traffic_matrix(pattern, columns, rows), columns).values()) / (columns * rows)
+
+
+def spread_bound(side: int, flits: int) -> int:
+    """Fewest cycles in which `flits` flits from node (0, 0) reach the far corner of a `side` x `side` mesh."""
+    return flits + latency(2 * (side - 1))
+
+
+def gather_bound(side: int, flits: int) -> int:
+    """Fewest cycles of an all-gather of `flits` flits, spread as evenly as possible (the first nodes have one more).
+
+    A node receives one flit a cycle, and none from a node at distance d in its first `latency(d)` cycles: so for every
+    d, the flits from distance d and farther need that long, and a cycle each. The worst node and d decide. The same
+    holds for a link: all flits that cross it, one a cycle, after the way to it.
+    """
+    nodes = [(n % side, n // side) for n in range(side * side)]
+    share = {node: flits // len(nodes) + (index < flits % len(nodes)) for index, node in enumerate(nodes)}
+    worst = 0
+    for x, y in nodes:
+        distances = {node: abs(node[0] - x) + abs(node[1] - y) for node in nodes}
+        for least in range(2 * side - 1):
+            far = sum(share[node] for node in nodes if distances[node] >= least)
+            worst = max(worst, far + latency(least)) if far else worst
+    return worst
+
+
+def goodput_ratio(ber: float, beats: int, wires: int, lane_latency: int) -> float:
+    """Goodput of go-back-N over the error-free rate: (1 - p) / (1 - p + p*r).
+
+    p is the chance that a frame of `beats` beats on `wires` wires is damaged; each damaged frame costs r frame times:
+    the round trip of the lanes (`lane_latency` cycles each way, a register at the sender), the check at both ends, on
+    average half a frame's wait for the next frame at both ends, and the frame that carries the request.
+    """
+    damaged = 1 - (1 - ber) ** (beats * wires)
+    cycles = 2 * (lane_latency + 1) + 2 * 2 + 2 * beats + 2 * beats / 2
+    lost = cycles / beats
+    return (1 - damaged) / (1 - damaged + damaged * lost)

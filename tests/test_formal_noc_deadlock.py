@@ -8,26 +8,26 @@ from hw.noc.route import Route
 from scripts.formal.noc_deadlock import RoutingError, order, walk
 
 
-@pytest.mark.parametrize("columns, rows, channels", [(2, 2, 1), (3, 3, 1), (3, 3, 2), (2, 2, 4), (4, 1, 2)])
-def test_rectangles(columns: int, rows: int, channels: int) -> None:
-    config = MeshConfig(columns, rows, payload=1, channels=channels, local_ports={(0, 0): 2})
+@pytest.mark.parametrize("columns, rows", [(2, 2), (3, 3), (4, 1)])
+def test_rectangles(columns: int, rows: int) -> None:
+    config = MeshConfig(columns, rows, payload=1, local_ports={(0, 0): 2})
     report = walk(config)
     assert len(order(report.edges)) > columns * rows
     rectangles = columns * (columns + 1) * rows * (rows + 1) // 4
     assert report.flits == (columns * rows + 1) * (rectangles + 1)
 
 
-@pytest.mark.parametrize("columns, rows, channels", [(2, 2, 1), (3, 2, 2)])
-def test_lists(columns: int, rows: int, channels: int) -> None:
-    report = walk(MeshConfig(columns, rows, payload=1, channels=channels, lists=True), lists=True)
+@pytest.mark.parametrize("columns, rows", [(2, 2), (3, 2)])
+def test_lists(columns: int, rows: int) -> None:
+    report = walk(MeshConfig(columns, rows, payload=1, lists=True), lists=True)
     assert order(report.edges)
     assert report.flits == columns * rows * (2 ** (columns * rows) - 1)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("side, channels", [(3, 4), (4, 1), (4, 2)])
-def test_larger(side: int, channels: int) -> None:
-    assert order(walk(MeshConfig(side, side, payload=1, channels=channels)).edges)
+@pytest.mark.parametrize("side", [4, 6])
+def test_larger(side: int) -> None:
+    assert order(walk(MeshConfig(side, side, payload=1)).edges)
 
 
 class _ColumnFirst(Route):
@@ -49,7 +49,7 @@ class _ColumnFirst(Route):
 
 
 def test_mixed_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scripts.formal.noc_deadlock.reaches", lambda *_: True)
+    monkeypatch.setattr("scripts.formal.noc_deadlock.legal", lambda *_: True)
     monkeypatch.setattr("scripts.formal.noc_deadlock.destinations", lambda config, lists: [
         {"x_first": x, "x_last": x, "y_first": y, "y_last": y, "port": 0} for x in range(2) for y in range(2)
     ])  # fmt: skip

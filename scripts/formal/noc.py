@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.noc.arbiter import Arbiter
 from hw.noc.config import MeshConfig
 from hw.noc.flit import Direction, flit_layout
-from hw.noc.route import legal
+from hw.noc.route import FLOWS, legal
 from hw.noc.router import InputPort, OutputPort, Router
 
 __all__ = ["ArbiterFairness", "ChannelCredits", "RouterFlow", "UrgentLimit"]
@@ -60,31 +60,42 @@ class ArbiterFairness(wiring.Component):
 
 
 class UrgentLimit(wiring.Component):
-    """At most `limit` urgent grants in a row pass over an ordinary request that waits, and urgent go first else."""
+    """At most `limit` packets in a row are started past an ordinary request that waits; urgent go first else.
 
-    def __init__(self, size: int, urgent: int, limit: int):
-        self.size, self.urgent, self.limit = size, urgent, limit
-        super().__init__({"request": In(size), "tail": In(size), "bad": Out(1)})
+    Which requests are urgent is free, and may change from cycle to cycle.
+    """
+
+    def __init__(self, size: int, limit: int):
+        self.size, self.limit = size, limit
+        super().__init__({"request": In(size), "tail": In(size), "urgent": In(size), "bad": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        flags = [index < self.urgent for index in range(self.size)]
-        m.submodules.dut = dut = Arbiter(self.size, flags, self.limit)
-        mask = (1 << self.urgent) - 1
-        m.d.comb += [dut.request.eq(self.request), dut.tail.eq(self.tail), dut.enable.eq(1)]
-        urgent, ordinary = (self.request & mask).any(), (self.request & ~Const(mask, self.size)).any()
-        passed = Signal(range(self.limit + 2))
-        over = ordinary & (dut.grant & mask).any()
-        m.d.sync += passed.eq(Mux(over, passed + 1, 0))
-        early = urgent & ~(dut.grant & mask).any() & (passed != self.limit)
+        m.submodules.dut = dut = Arbiter(self.size, self.limit)
+        m.d.comb += [
+            dut.request.eq(self.request),
+            dut.tail.eq(self.tail),
+            dut.urgent.eq(self.urgent),
+            dut.enable.eq(1),
+        ]
+        inside, passed = Signal(self.size), Signal(range(self.limit + 2))
+        starts = ~(inside & self.request).any()
+        urgent, ordinary = (self.request & self.urgent).any(), (self.request & ~self.urgent).any()
+        granted_urgent = (dut.grant & self.urgent).any()
+        over = starts & ordinary & granted_urgent
+        with m.If(dut.grant.any()):
+            m.d.sync += inside.eq(dut.grant & ~self.tail)
+        with m.If(starts):
+            m.d.sync += passed.eq(Mux(over, passed + 1, 0))
+        early = starts & urgent & ~granted_urgent & (passed != self.limit)
         _property(m, self.bad, (passed <= self.limit) & ~(over & (passed == self.limit)) & ~early)
         return m
 
 
 class ChannelCredits(wiring.Component):
-    """An output, a link and an input in a loop: credits + flits and credits under way + flits stored = depth.
+    """An output, a link and an input in a loop: what was sent on a channel and not credited is stored or under way.
 
-    So a credit counter neither over- nor underflows, and a buffer is never written when full. Requesters, packet ends
+    A flit on the link always has a place: a buffer is never written when full, a credit never comes that is not owed. Requesters, packet ends
     and what the next router takes are free.
     """
 
@@ -95,7 +106,8 @@ class ChannelCredits(wiring.Component):
             {
                 "request": In(requesters * config.classes),
                 "tail": In(requesters * config.classes),
-                "lane": In(range(config.channels)).array(requesters * config.classes),
+                "crowded": In(requesters * config.classes),
+                "flow": In(range(FLOWS)).array(requesters * config.classes),
                 "flit": In(width).array(requesters * config.classes),
                 "take": In(Direction.LOCAL + 1).array(config.virtual_channels),
                 "bad": Out(1),
@@ -109,25 +121,23 @@ class ChannelCredits(wiring.Component):
         m.submodules.sender = sender = OutputPort(config, classes)
         m.submodules.receiver = receiver = InputPort(config, Direction.LOCAL + 1, Direction.WEST)
         wiring.connect(m, sender.link, receiver.link)
-        m.d.comb += [sender.request.eq(self.request), sender.tail.eq(self.tail)]
+        m.d.comb += [
+            sender.request.eq(self.request),
+            sender.tail.eq(self.tail),
+            sender.crowded.eq(self.crowded),
+        ]
         for index, flit in enumerate(self.flit):
-            m.d.comb += [sender.flit[index].eq(flit), sender.lane[index].eq(self.lane[index])]
+            m.d.comb += [sender.flit[index].eq(flit), sender.flow[index].eq(self.flow[index])]
         holds: Value = Const(1)
         for channel in range(config.virtual_channels):
             m.d.comb += receiver.taken[channel].eq(self.take[channel] & receiver.head[channel].outputs)
-            traffic, lane = divmod(channel, config.channels)
-            mine = [index for index, own in enumerate(classes) if own == traffic]
-            sent = Cat(sender.grant[index] & (self.lane[index] == lane) for index in mine).any()
             arrives = receiver.link.valid & (receiver.link.channel == channel)
-            spent, stored = Signal(range(config.depth + 2)), Signal(range(config.depth + 2))
-            back = receiver.link.credit[channel]
-            m.d.sync += spent.eq(spent + sent - back)  # an independent count of credits that are out
-            leaves = Signal(name=f"leaves_{channel}")
-            m.d.comb += leaves.eq(receiver.popped[channel])
-            m.d.sync += stored.eq(stored + arrives - leaves)
-            holds &= (spent <= config.depth) & ~(sent & (spent == config.depth)) & ~(back & (spent == 0))
+            back, leaves = receiver.link.credit[channel], receiver.popped[channel]
+            spent, stored = (Signal(range(config.depth + 2), name=f"{n}_{channel}") for n in ("spent", "stored"))
+            m.d.sync += [spent.eq(spent + arrives - back), stored.eq(stored + arrives - leaves)]
+            holds &= (spent <= config.depth) & ~(arrives & (spent == config.depth)) & ~(back & (spent == 0))
             holds &= (stored <= config.depth) & ~(arrives & (stored == config.depth))
-            holds &= spent == stored + arrives + back
+            holds &= spent == stored + back
         _property(m, self.bad, holds)
         return m
 

@@ -1,12 +1,13 @@
 """Deadlock freedom and exactly-once routing of a mesh, from the routing function that the hardware uses.
 
-`hw.noc.route.Route` and `entry_lane` are evaluated (Amaranth's simulator) for every router, side, source and
-destination; from the answers come the paths of all flits. Then:
+`hw.noc.route.Route` is evaluated (Amaranth's simulator) for every router, side and destination; from the answers come
+the paths of all flits. Then:
 
 - every destination's targets are reached exactly once each, from every source, and nothing else is reached;
-- the crossbar has the way that each flit takes (`reaches`);
+- the crossbar has the way that each flit takes (`legal`);
 - the channel dependency graph (an edge from each channel to every channel that a flit in its buffer can wait for,
-  multicast branches included) has no cycle.
+  multicast branches included) has no cycle. A flit may take any lane of a link, so the lanes of a link, and with them
+  the classes, are one channel here: if that graph has no cycle, the finer one has none.
 
 A flit waits for nothing but a place in the next buffers: a multicast flit is one flit long, holds only the place where
 it is, and leaves towards each branch as soon as that one has a place, so branches do not wait for each other. A packet
@@ -21,18 +22,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
-from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
 from golden.noc import Node, targets
 from hw.noc.config import MeshConfig
 from hw.noc.flit import Direction
-from hw.noc.route import Route, entry_lane, reaches
+from hw.noc.route import Route, legal
 
-Channel = tuple[Node, int, int]  # router, output (or, for the way in, minus one minus its local port), lane
+Channel = tuple[Node, int]  # router and output; or, for the way in, minus one minus its local port
 Fields = dict[str, int]
-Answer = tuple[int, int, int]  # outputs, lane on the next link, lane on the way in (from a local port)
-Table = dict[tuple[int, Node, Node, int], Answer]
+Table = dict[tuple[int, Node, int], int]
 
 _STEP = {0: (1, 0), 1: (-1, 0), 2: (0, 1), 3: (0, -1)}
 _OPPOSITE = {0: 1, 1: 0, 2: 3, 3: 2}
@@ -67,28 +66,23 @@ def destinations(config: MeshConfig, lists: bool = False) -> list[Fields]:
 
 
 def tabulate(config: MeshConfig, goals: list[Fields], route: Callable[..., Route] = Route) -> Table:
-    """The hardware's answer for every (arrival side, router, source, index into `goals`)."""
+    """The hardware's outputs for every (arrival side, router, index into `goals`)."""
     table: Table = {}
     nodes = [(x, y) for x, y, port in config.endpoints() if port == 0]
     ports = Direction.LOCAL + max(config.ports_at(*node) for node in nodes)
     for arrival in range(ports):
-        m = Module()
-        m.submodules.route = dut = route(config, ports, arrival)
-        entry = Signal(range(config.channels))
-        m.d.comb += entry.eq(entry_lane(config, dut.outputs))
+        dut = route(config, ports, arrival)
 
-        async def ask(ctx, dut=dut, entry=entry, arrival=arrival) -> None:
+        async def ask(ctx, dut=dut, arrival=arrival) -> None:
             for index, goal in enumerate(goals):
                 for name, value in goal.items():
                     ctx.set(dut.header.destination[name], value)
-                for node, source in itertools.product(nodes, nodes if config.channels == 4 else nodes[:1]):
+                for node in nodes:
                     ctx.set(dut.x, node[0])
                     ctx.set(dut.y, node[1])
-                    ctx.set(dut.header.source.x, source[0])
-                    answer = ctx.get(dut.outputs), ctx.get(dut.lane), ctx.get(entry)
-                    table[arrival, node, source if config.channels == 4 else nodes[0], index] = answer
+                    table[arrival, node, index] = ctx.get(dut.outputs)
 
-        simulator = Simulator(m)
+        simulator = Simulator(dut)
         simulator.add_testbench(ask)
         simulator.run()
     return table
@@ -113,32 +107,27 @@ def _follow(
     config: MeshConfig, table: Table, report: Report, source: Node, port: int, index: int
 ) -> Iterator[tuple[Node, int]]:
     """Local outputs that one flit comes out of; its decisions and dependencies go into `report`."""
-    key = source if config.channels == 4 else (0, 0)
-    arrival = Direction.LOCAL + port
-    _, _, entry = table[int(arrival), source, key, index]
-    waiting: list[tuple[Node, int, Channel]] = [(source, int(arrival), (source, -1 - port, entry))]
+    waiting: list[tuple[Node, int, Channel]] = [(source, Direction.LOCAL + port, (source, -1 - port))]
     while waiting:
         node, arrival, channel = waiting.pop()
-        outputs, lane, _ = table[arrival, node, key, index]
+        outputs = table[arrival, node, index]
         report.decisions += 1
         if report.decisions > 10_000_000:
             raise RoutingError(f"a flit from {source} never arrives")
         for output in range(Direction.LOCAL + config.ports_at(*node)):
             if not outputs >> output & 1:
                 continue
-            if not reaches(config.channels, arrival, channel[2], output):
-                raise RoutingError(f"router {node} has no way from side {arrival}, lane {channel[2]}, to {output}")
-            local = output >= Direction.LOCAL
-            after: Channel = (node, output, channel[2] if local else lane)
-            report.edges.setdefault(channel, set()).add(after)
-            if local:
+            if not legal(arrival, output):
+                raise RoutingError(f"router {node} has no way from side {arrival} to {output}")
+            report.edges.setdefault(channel, set()).add((node, output))
+            if output >= Direction.LOCAL:
                 yield node, output
                 continue
             step = _STEP[output]
             neighbour = (node[0] + step[0], node[1] + step[1])
             if not (0 <= neighbour[0] < config.columns and 0 <= neighbour[1] < config.rows):
                 raise RoutingError(f"router {node} sends a flit out of the mesh on side {output}")
-            waiting.append((neighbour, _OPPOSITE[output], after))
+            waiting.append((neighbour, _OPPOSITE[output], (node, output)))
 
 
 def order(edges: dict[Channel, Iterable[Channel]]) -> list[Channel]:
