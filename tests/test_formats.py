@@ -44,7 +44,9 @@ def test_every_code(name: str) -> None:
 @pytest.mark.parametrize(("element", "dtype"), [(BF16, ml_dtypes.bfloat16), (FP16, np.float16)])
 def test_every_16_bit_code(element: Element, dtype: type) -> None:
     codes = np.arange(1 << 16, dtype=np.uint16)
-    np.testing.assert_array_equal(values(element, codes), codes.view(dtype).astype(np.float64))
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        expected = codes.view(dtype).astype(np.float64)
+    np.testing.assert_array_equal(values(element, codes), expected)
 
 
 def test_integer_codes() -> None:

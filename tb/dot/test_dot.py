@@ -65,9 +65,9 @@ async def play(dut, records: np.ndarray, stall: bool = False, mismatches: int = 
 
 @cocotb.test()
 async def test_every_pair_of_codes(dut):
-    """Every pair of codes of every pair of formats, one lane at a time."""
+    """Every pair of codes, one lane at a time: of each two MX formats in one order (long: of every pair of formats)."""
     await start(dut)
-    for a, b in PAIRS if LONG else MX:
+    for a, b in PAIRS if LONG else [pair for pair in MX if pair[0].name <= pair[1].name]:
         await play(dut, vectors.every_code_pair(a, b))
         if LONG:
             await play(dut, vectors.every_code_pair(a, b, all_lanes=True))
