@@ -49,7 +49,7 @@ class Phase:
 
 @dataclass
 class Plan:
-    """What the host does: load `images` and `programs`, start, and for each phase write its blocks and await signals."""
+    """What the host does: load images and programs, start, and for each phase write its blocks and await signals."""
 
     config: ChipConfig
     programs: list[list[int]]

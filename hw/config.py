@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hw.hbm.config import HbmConfig
+from hw.hbm.timing import GENERATIONS, Timing
 from hw.noc.config import MeshConfig
 from hw.tile.config import TileConfig
 from hw.tile.isa import RemoteWrite
@@ -56,6 +57,13 @@ class ChipConfig:
             raise ValueError(f"chip.name must be lower-case letters, digits and underscores, not {self.name!r}")
         if self.clock_hz != 1_000_000_000:
             raise ValueError(f"chip.clock_hz must be 1000000000 (memory timings round up to it), not {self.clock_hz}")
+        clock = _controller_clock(self.hbm.timing)
+        if clock != 1.0:
+            fitting = ", ".join(name for name, timing in GENERATIONS.items() if _controller_clock(timing) == 1.0)
+            raise ValueError(
+                f"hbm.generation {self.hbm.generation!r} has a controller clock of {clock} ns; "
+                f"at 1 GHz a chip takes {fitting}"
+            )
         if self.tiles > MOST_TILES:
             raise ValueError(
                 f"a mesh of {self.mesh.columns} x {self.mesh.rows} has {self.tiles} tiles; "
@@ -73,6 +81,11 @@ class ChipConfig:
     def place(self, tile: int) -> tuple[int, int]:
         """Column and row of a tile."""
         return tile % self.mesh.columns, tile // self.mesh.columns
+
+
+def _controller_clock(timing: Timing) -> float:
+    """Nanoseconds."""
+    return timing.ck * timing.ratio
 
 
 def _mesh(columns: int = 2, rows: int = 2, **arguments: Any) -> MeshConfig:

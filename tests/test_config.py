@@ -32,6 +32,7 @@ def test_an_empty_file_is_the_default_chip(tmp_path):
         ('"MXINT8"', '"NVFP4"', "tile.formats has 'NVFP4'; allowed are MXINT8, E4M3, E5M2, E2M1, INT4"),
         ('formats = ["MXINT8"]', "formats = []", "tile.formats is empty"),
         ('"hbm4"', '"hbm5"', "generation must be one of hbm4"),
+        ('"hbm4"', '"hbm3d"', "has a controller clock of 0.625 ns; at 1 GHz a chip takes hbm4"),
         ("capacity = 4194304", "capacity = 5", "capacity must be a power of two"),
         ("result_granules = 16384", "result_granules = 1", "chip.result_granules must be an integer from 64"),
         ('name = "small"', 'name = "Small chip"', "chip.name must be lower-case"),

@@ -16,10 +16,14 @@ MUTANTS = {
     "sums read too early": ("hw/tile/array.py", "gap=accumulate_latency + 2", "gap=accumulate_latency - 1"),
     "group sent too early": ("hw/tile/array.py", "latency=to_result", "latency=to_result - 4"),
     "sum not cleared for a new group": ("hw/tile/issue.py", "self.issue.first.eq(k == 0)", "self.issue.first.eq(0)"),
-    "weights of the wrong cycle": ("hw/tile/array.py", "OPERAND_LATENCY - 1)\n        format", "OPERAND_LATENCY)\n        format"),
+    "weights of the wrong cycle": (
+        "hw/tile/array.py", '"weight_codes", OPERAND_LATENCY - 1', '"weight_codes", OPERAND_LATENCY',
+    ),
     "bank reused before it is sent": ("hw/tile/issue.py", "& occupied.bit_select(bank, 1)", "& 0"),
-    "scales of the frame before": ("hw/tile/unpack.py", "have_scales.eq(take_scales & self.granules.valid)", "have_scales.eq(1)"),
-    "last pass not counted": ("hw/tile/sequencer.py", "m.d.comb += taken.eq(instruction.count)", "m.d.comb += taken.eq(0)"),
+    "scales of the frame before": (
+        "hw/tile/unpack.py", "have_scales.eq(take_scales & self.granules.valid)", "have_scales.eq(1)",
+    ),
+    "blocks counted twice": ("hw/tile/sequencer.py", "taken.eq(instruction.count)", "taken.eq(0)"),
 }  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from hw.numerics.decode import Decode
 from hw.numerics.formats import FormatSet
 from hw.numerics.pipeline import Pipeline
 from hw.tile.config import TileConfig
+from hw.tile.drain import DrainEngine, Outgoing
 from hw.tile.isa import Block, Counters
 from hw.tile.issue import BANKS, IssueEngine, IssueStalls, Job
-from hw.tile.drain import DrainEngine, Outgoing
 from hw.tile.row import ArrayRow
 
 __all__ = ["OPERAND_LATENCY", "Array"]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.compiler import RECORD_GRANULES, PlacedProduct, Plan, results
 from hw.config import ChipConfig
 from hw.tile.isa import COUNTERS
-from golden.compiler import RECORD_GRANULES, PlacedProduct, Plan, results
 from scripts.sim.work import Work
 
 STALLS = {
@@ -88,7 +88,7 @@ def _record(
         "macs": macs,
         "array_utilisation": macs / (cycles * config.tiles * config.tile.macs_per_cycle),
         "hbm_bytes": 32 * granules,
-        "hbm_utilisation": granules / (cycles * config.tiles),
+        "hbm_utilisation": granules * config.hbm.cycles.bl / (cycles * config.tiles),
         "stalls": {cause: slowest[counter] for cause, counter in STALLS.items()},
         "bit_exact": exact,
     }

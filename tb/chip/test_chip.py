@@ -7,12 +7,12 @@ import numpy as np
 from cocotb.triggers import ClockCycles
 from cocotbext.axi import AxiResp
 
+from golden.compiler import Plan, lower, results
 from golden.formats import MXINT8
 from golden.machine import TileMachine
 from golden.model import Product, Quantised
 from hw.chip.registers import REGISTERS, Error, Window
 from hw.tile.isa import Memory
-from golden.compiler import Plan, lower, results
 from tb.chip import default
 from tb.chip.execute import execute
 from tb.chip.host import Host
