@@ -52,7 +52,7 @@ class Area:
 def _script(top: str, liberty: str | None) -> list[str]:
     mapping = [f"dfflibmap -liberty {liberty}", f"abc -liberty {liberty}"] if liberty else [f"abc -g {_GATES}"]
     stat = f"stat -json -liberty {liberty}" if liberty else "stat -json"
-    return ["read_verilog *.v", f"synth -flatten -top {top}", "dfflegalize -cell $_DFF_P_ 0", *mapping, "opt_clean",
+    return ["read_verilog -sv *.v", f"synth -flatten -top {top}", "dfflegalize -cell $_DFF_P_ 0", *mapping, "opt_clean",
             "delete t:$scopeinfo", "tee -q -o levels.txt ltp -noff", f"tee -q -o stat.json {stat}"]
 
 

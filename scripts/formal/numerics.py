@@ -146,7 +146,7 @@ def prove(sizes: Sizes, seconds: int = 100, fault: bool = False) -> Proof:
         directory = Path(name)
         emit(Harness(sizes, fault), "harness", directory)
         (directory / "wires.tech").write_text(_WIRES)
-        script = ["read_verilog *.v", "hierarchy -top harness", "proc", "flatten", "opt_expr", "opt_clean",
+        script = ["read_verilog -sv *.v", "hierarchy -top harness", "proc", "flatten", "opt_expr", "opt_clean",
                   "techmap -map wires.tech", "opt -full", "techmap", "opt -full", "aigmap", "write_aiger harness.aig"]
         program = "from pyosys import libyosys as ys\nd = ys.Design()\n" + "".join(
             f"ys.run_pass({command!r}, d)\n" for command in script)
