@@ -119,6 +119,7 @@ class AttentionEngine(wiring.Component):
             scales.parity.eq(program.leaf[0]),
             scales.rows.eq(program.command.rows),
             program.unit_done.eq(unit.done),
+            program.unit_idle.eq(unit.idle),
             self.error.eq(unit.error),
         ]
         weights_ready = self._quantise(m, unit, program)

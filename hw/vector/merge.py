@@ -80,7 +80,7 @@ class AttentionProgram(wiring.Component):
     Interface attributes
     --------------------
     commands: of attention, in order; command: the one that is under way.
-    to_unit: for the vector unit; unit_done: it has finished one.
+    to_unit: for the vector unit; unit_done: it has done one; unit_idle: all results are written.
     scores_ready, output_ready: pulses: a leaf's scores, a leaf's output, are in the memory.
     scales_start, leaf: a pulse: the value scales of this leaf are needed.
     finishing: results are the final rows.
@@ -95,6 +95,7 @@ class AttentionProgram(wiring.Component):
                 "command": Out(AttentionCommand),
                 "to_unit": Out(stream.Signature(UnitCommand)),
                 "unit_done": In(1),
+                "unit_idle": In(1),
                 "scores_ready": In(1),
                 "output_ready": In(1),
                 "scales_start": Out(1),
@@ -171,7 +172,7 @@ class AttentionProgram(wiring.Component):
                 with m.If(state.level > self.map.levels):
                     m.d.sync += [state.sink.eq(1), state.left.eq(state.current), state.left_empty.eq(0)]
                     m.d.sync += state.target.eq(TEMPORARY + state.temporary)
-                    m.next = "INVERSE"
+                    m.next = "SETTLE"
                     with m.If(self.command.sink & ~state.sink_done):
                         m.next = "TOP"
                 with m.Elif(state.valid.bit_select(state.level, 1)):
@@ -197,6 +198,9 @@ class AttentionProgram(wiring.Component):
                     m.next = "FLUSH"
                     with m.If(state.sink):
                         m.d.sync += [state.sink_done.eq(1), state.level.eq(state.level)]
+            with m.State("SETTLE"):
+                with m.If(self.unit_idle):
+                    m.next = "INVERSE"
             self._step(m, "INVERSE", self._inverse, "FINISH", state)
             self._step(m, "FINISH", self._finish, "END", state)
             with m.State("END"):
@@ -237,6 +241,10 @@ class AttentionProgram(wiring.Component):
             self.to_unit.payload.engine.write.eq(1), result.address.eq(address), result.stride.eq(stride),
         ]  # fmt: skip
 
+    def _early(self, m: Module) -> None:
+        """What follows this command does not read its results before a command that is not early has ended."""
+        m.d.comb += self.to_unit.payload.early.eq(1)
+
     def _mask(self, m: Module) -> None:
         engine, command = self.to_unit.payload.engine, self.command
         high = Signal.like(engine.mask_high)
@@ -265,6 +273,7 @@ class AttentionProgram(wiring.Component):
 
     def _weights(self, m: Module) -> None:
         engine = self.to_unit.payload.engine
+        self._early(m)
         self._scores(m)
         self._operands(m, z=Source.C, w=Source.MINUS_ONE, v=Source.B)
         self._stream(m, 1, 0)
@@ -303,6 +312,7 @@ class AttentionProgram(wiring.Component):
             m.d.comb += self.to_unit.payload.engine.operands.x.eq(source)
 
     def _left(self, m: Module, state: "_Merge") -> None:
+        self._early(m)
         self._elementwise(m, Combine.DIFFERENCE, Function.EXP2)
         self._operands(m, z=Source.B, w=Source.MINUS_ONE)
         self._stream(m, 0, self.map.maximum(state.left))
@@ -327,6 +337,7 @@ class AttentionProgram(wiring.Component):
         self._stream(m, 3, self.map.factor(1), mode=mode)
 
     def _total(self, m: Module, state: "_Merge") -> None:
+        self._early(m)
         self._elementwise(m)
         self._joined(m, state, Source.ONE, StreamMode.BEAT)
         self._stream(m, 0, self.map.total(state.left))
@@ -338,6 +349,7 @@ class AttentionProgram(wiring.Component):
         return self.command.value_groups * (32 // LANES)
 
     def _output(self, m: Module, state: "_Merge") -> None:
+        self._early(m)
         self._elementwise(m)
         self._shape(m, self.command.rows, self.command.value_groups * 32)
         self._joined(m, state, Source.ZERO, StreamMode.ROW)

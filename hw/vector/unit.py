@@ -27,13 +27,31 @@ class UnitCommand(data.Struct):
     """A command of the engine, and where its streams lie.
 
     Operands of mode ROW lie one after the other from `address` on, `lanes` to a beat; so do reductions, at
-    `reduced`.
+    `reduced`. With `early`, the command counts as done when its last operands have been taken, and its results are
+    written while the next one runs, which must not read them; one that is not `early` waits for all results, those of
+    early ones before it included.
     """
 
     engine: EngineCommand
     operands: data.ArrayLayout(Place, len(STREAMS))
     result: Place
     reduced: unsigned(16)
+    early: unsigned(1)
+
+
+class _Results(data.Struct):
+    """Results to come: where they go, how many rows, beats of a row."""
+
+    place: Place
+    rows: unsigned(16)
+    beats: unsigned(16)
+
+
+class _Reductions(data.Struct):
+    """Reductions to come: the first one's beat, and how many."""
+
+    address: unsigned(16)
+    rows: unsigned(16)
 
 
 def load_layout(lanes: int) -> data.StructLayout:
@@ -99,7 +117,7 @@ class Fetch(wiring.Component):
 
 
 class VectorUnit(wiring.Component):
-    """Runs one command after the other on its memory; the next begins when the last result of this one is written.
+    """Runs one command after the other on its memory; the next begins when this one is done (see `UnitCommand.early`).
 
     Parameters
     ----------
@@ -114,7 +132,8 @@ class VectorUnit(wiring.Component):
     a, b, c, d: operand streams for operands that are `external`.
     result: beats of results that are `external`.
     read: a beat address; `data` is what is there, one cycle later.
-    done: a command has finished in this cycle.
+    done: a command is done in this cycle.
+    idle: no command runs and all results are written.
     error: the engine refused a command since reset.
     """
 
@@ -133,6 +152,7 @@ class VectorUnit(wiring.Component):
                 "read": In(16),
                 "data": Out(beat),
                 "done": Out(1),
+                "idle": Out(1),
                 "error": Out(1),
             }
         )
@@ -144,23 +164,36 @@ class VectorUnit(wiring.Component):
             shape=data.ArrayLayout(unsigned(32), self.lanes), depth=self.depth, init=[]
         )
         command = self.command.payload
-        running, taken = Signal(), Signal()
+        # A command's results can outlast it, and its reductions its results: each has a queue of what is to come.
+        m.submodules.results = results = StreamFifo(_Results, 4)
+        m.submodules.reductions = reductions = StreamFifo(_Reductions, 4)
+        running, taken, start = Signal(), Signal(), Signal()
         m.d.comb += [
             engine.command.payload.eq(command.engine),
             engine.command.valid.eq(Mux(running, ~taken, self.command.valid & engine.refused)),
             self.error.eq(engine.error),
+            start.eq(~running & self.command.valid & ~engine.refused & results.i.ready & reductions.i.ready),
+            results.i.valid.eq(start & command.engine.write),
+            results.i.payload.place.eq(command.result),
+            results.i.payload.rows.eq(command.engine.rows),
+            results.i.payload.beats.eq((command.engine.length + self.lanes - 1) >> (self.lanes.bit_length() - 1)),
+            reductions.i.valid.eq(start & (command.engine.reduce != Reduce.NONE)),
+            reductions.i.payload.address.eq(command.reduced),
+            reductions.i.payload.rows.eq(command.engine.rows),
         ]
-        done = [taken, *(self._operand(m, engine, storage, index, running) for index in range(len(STREAMS)))]
-        done += self._write(m, engine, storage, running)
-        finished = Signal()
+        read = [taken, *(self._operand(m, engine, storage, index, running) for index in range(len(STREAMS)))]
+        self._write(m, engine, storage, results.o, reductions.o)
+        finished, written = Signal(), Signal()
         m.d.comb += [
-            finished.eq(running & Cat(done).all()),
+            written.eq(~results.o.valid & ~reductions.o.valid),
+            finished.eq(running & Cat(read).all() & (command.early | written)),
             self.command.ready.eq(finished | (~running & engine.refused)),
             self.done.eq(self.command.valid & self.command.ready),
+            self.idle.eq(~running & written),
         ]
         with m.If(finished):
             m.d.sync += running.eq(0)
-        with m.Elif(~running & self.command.valid & ~engine.refused):
+        with m.Elif(start):
             m.d.sync += [running.eq(1), taken.eq(0)]
         with m.If(running & engine.command.valid & engine.command.ready):
             m.d.sync += taken.eq(1)
@@ -200,34 +233,34 @@ class VectorUnit(wiring.Component):
         m.d.comb += complete.eq(fetched | ~wanted)
         return complete
 
-    def _write(self, m: Module, engine: VectorEngine, storage: memory.Memory, running: Signal) -> list[Signal]:
-        """One write port: reductions first, then results, then loads. Returns whether both kinds of output are done."""
-        command, place = self.command.payload.engine, self.command.payload.result
+    def _write(self, m: Module, engine: VectorEngine, storage: memory.Memory, results: stream.Interface,
+               reductions: stream.Interface) -> None:
+        """One write port: reductions first, then results, then loads."""
+        to, reduced = results.payload, reductions.payload
         port = storage.write_port(granularity=1)
         row, beat, line, elements = Signal(16), Signal(16), Signal(16), Signal(16)
         shift = self.lanes.bit_length() - 1
-        beats = Signal(16)
-        take_result, results_done, reductions_done = Signal(), Signal(), Signal()
+        take_result = Signal()
         m.d.comb += [
-            beats.eq((command.length + self.lanes - 1) >> shift),
             engine.reduced.ready.eq(1),
             self.result.payload.eq(engine.result.payload),
-            self.result.valid.eq(engine.result.valid & place.external),
-            engine.result.ready.eq(Mux(place.external, self.result.ready, ~engine.reduced.valid)),
+            self.result.valid.eq(engine.result.valid & to.place.external),
+            engine.result.ready.eq(Mux(to.place.external, self.result.ready, ~engine.reduced.valid)),
             take_result.eq(engine.result.valid & engine.result.ready),
-            results_done.eq(~command.write | (row == command.rows)),
-            reductions_done.eq((command.reduce == Reduce.NONE) | (elements == command.rows)),
         ]
         with m.If(engine.reduced.valid):
             m.d.comb += [
-                port.addr.eq(self.command.payload.reduced + (elements >> shift)),
+                port.addr.eq(reduced.address + (elements >> shift)),
                 port.data.eq(Cat(engine.reduced.payload for _ in range(self.lanes))),
                 port.en.eq(Const(1, self.lanes) << elements[:shift]),
             ]
             m.d.sync += elements.eq(elements + 1)
-        with m.Elif(take_result & ~place.external):
+            with m.If(elements + 1 == reduced.rows):
+                m.d.sync += elements.eq(0)
+                m.d.comb += reductions.ready.eq(1)
+        with m.Elif(take_result & ~to.place.external):
             m.d.comb += [
-                port.addr.eq(place.address + line + beat),
+                port.addr.eq(to.place.address + line + beat),
                 port.data.eq(engine.result.payload.elements),
                 port.en.eq(engine.result.payload.keep),
             ]
@@ -240,8 +273,8 @@ class VectorUnit(wiring.Component):
             ]
         with m.If(take_result):
             m.d.sync += beat.eq(beat + 1)
-            with m.If(beat + 1 == beats):
-                m.d.sync += [beat.eq(0), row.eq(row + 1), line.eq(line + place.stride)]
-        with m.If(~running):
-            m.d.sync += [row.eq(0), beat.eq(0), line.eq(0), elements.eq(0)]
-        return [results_done, reductions_done]
+            with m.If(beat + 1 == to.beats):
+                m.d.sync += [beat.eq(0), row.eq(row + 1), line.eq(line + to.place.stride)]
+                with m.If(row + 1 == to.rows):
+                    m.d.sync += [row.eq(0), line.eq(0)]
+                    m.d.comb += results.ready.eq(1)
