@@ -122,8 +122,11 @@ def test_engine_tests_wide_operands_and_sat_proves_them() -> None:
     assert Engine(ripple(64), found).random(1, 1 << 16).wrong == 0
     assert Engine(ripple(64, broken=40), found).random(1, 1 << 16).wrong > 0
     assert proof.prove(ripple(64), found, 60).equal
-    refuted = proof.prove(ripple(64, broken=63), found, 60)
-    assert refuted.equal is None or refuted.equal  # the last carry does not reach y: still the same function
+    assert proof.prove(ripple(64, broken=63), found, 60).equal  # the last carry does not reach y
+    refuted = proof.prove(ripple(64, broken=62), found, 60)
+    assert refuted.equal is False and refuted.counterexample is not None
+    a, b = (refuted.counterexample[port][0] for port in "ab")
+    assert (a & (2**63 - 1)) + (b & (2**63 - 1)) >= 2**63
 
 
 def test_simplify_keeps_the_function() -> None:

@@ -206,6 +206,7 @@ enum Class {
 template <class F> static inline int fp_class(u64 want, u64 got, bool special, u64 flushed, bool subnormal) {
     if (F::nan && F::is_nan(want) && F::is_nan(got)) return NAN_PAYLOAD;
     if (F::is_zero(want) && F::is_zero(got)) return ZERO_SIGN;
+    if (subnormal && got == flushed) return SUBNORMAL_INPUT;
     if (special) return SPECIAL_OPERAND;
     if (subnormal && (got == flushed || got == F::flush(flushed) || (F::is_zero(got) && F::is_zero(F::flush(flushed)))))
         return SUBNORMAL_INPUT;

@@ -11,7 +11,7 @@ from scripts.verify.netlist import Netlist, parse
 
 DRIVER = Path(__file__).resolve().parent / "yosys_driver.py"
 READ = "read_verilog -sv -DSYNTHESIS"
-LOWER = ["proc", "flatten", "opt_expr", "opt_clean", "memory", "opt", "async2sync", "techmap", "opt", "dfflegalize -cell $_DFF_P_ x",
+LOWER = ["proc", "flatten", "opt_expr", "opt_clean", "memory", "opt", "async2sync", "techmap", "opt", "dfflegalize -cell $_DFF_P_ 01",
          "simplemap", "opt_expr", "opt_merge", "opt_clean"]
 
 

@@ -134,7 +134,8 @@ def parse(text: str, top: str | None = None) -> Netlist:
         elif kind in GATES:
             cells.append(Cell(kind, tuple(nets(sum((pins[pin] for pin in GATES[kind][0]), []))), nets(pins["Y"])[0]))
         elif kind not in ("$scopeinfo", "$check", "$print", "$assert", "$cover", "$assume"):
-            raise NetlistError(f"cell type {kind} is not supported")
+            latch = " (a latch, or state without a clock)" if kind == "$_FF_" or "LATCH" in kind else ""
+            raise NetlistError(f"cell type {kind}{latch} is not supported")
     if len(clocks) > 1:
         raise NetlistError(f"{len(clocks)} clocks or clock edges; one is supported")
     names = {

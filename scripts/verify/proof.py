@@ -67,7 +67,7 @@ def equivalent(left: Netlist, right: Netlist, specification: Specification, seco
         for name, netlist in (("left", left), ("right", right)):
             (Path(folder) / f"{name}.blif").write_text(blif(netlist, specification))
         read = "".join(f"read_blif {name}.blif; strash; write_aiger {name}.aig; " for name in ("left", "right"))
-        script = f"{read}&r -s left.aig; &cec -T {max(1, int(seconds))} right.aig; write_cex -a cex.txt"
+        script = f"{read}&r -s left.aig; &cec -T {max(1, int(seconds))} -v right.aig"
         try:
             done = subprocess.run([str(ABC), "-c", script], cwd=folder, capture_output=True, text=True,
                                   timeout=seconds + 10)
@@ -75,8 +75,8 @@ def equivalent(left: Netlist, right: Netlist, specification: Specification, seco
             return Proof(None, f"SAT sweeping did not finish in {seconds:g} s")
         if "Networks are equivalent" in done.stdout:
             return Proof(True, "SAT sweeping (ABC &cec) against the specification")
-        file = Path(folder) / "cex.txt"
-        bits = [int(bit) for bit in re.findall(r"[01]", file.read_text().splitlines()[0])] if file.exists() else []
+    found = re.search(r"INPUT: a = (\d+)'h([0-9A-Fa-f]+)", done.stdout)  # the first input is the lowest bit
+    bits = [int(found[2], 16) >> index & 1 for index in range(int(found[1]))] if found else []
     if len(bits) == specification.input_bits:
         example, at = {}, 0
         for port in specification.inputs:
