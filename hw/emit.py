@@ -19,6 +19,7 @@ from amaranth.lib import wiring
 __all__ = ["emit", "once"]
 
 _CONSTANT_PROCESS = re.compile(r"always @\*(\n *[^=;\n]+ = \d+'[bdh][0-9a-f]+;\n)")
+_EQUAL_WORDS = re.compile(r"^ +(\\\S+ |\w+)\[\d+\] = (\d+'h[0-9a-f]+);\n(?: +\1\[\d+\] = \2;\n){63,}", re.M)
 _pending: dict[str, wiring.Component] = {}
 
 
@@ -84,7 +85,17 @@ def _convert(component: wiring.Component, name: str) -> str:
         ports[port] = (value, PortDirection.Input if flow == wiring.In else PortDirection.Output)
     text, _ = verilog.convert_fragment(fragment, ports, name, emit_src=False, strip_internal_attrs=True)
     # `always @*` over a constant waits for a change that never comes; `always_comb` also runs at time zero.
-    return _CONSTANT_PROCESS.sub(r"always_comb\1", text)
+    text = _CONSTANT_PROCESS.sub(r"always_comb\1", text)
+    return _EQUAL_WORDS.sub(_as_loop, text)
+
+
+def _as_loop(words: re.Match[str]) -> str:
+    """A memory's initial words, all equal, as a loop: thousands of statements would be thousands of lines of C++."""
+    indices = [int(index) for index in re.findall(r"\[(\d+)\] =", words[0])]
+    if indices != list(range(indices[0], indices[0] + len(indices))):
+        return words[0]
+    first, last, name, value = indices[0], indices[-1], words[1], words[2]
+    return f"    for (int word = {first}; word <= {last}; word = word + 1) {name}[word] = {value};\n"
 
 
 def emit(component: wiring.Component, name: str, directory: Path) -> list[Path]:
