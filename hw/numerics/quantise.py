@@ -102,7 +102,7 @@ class QuantiseLane(wiring.Component):
 class Quantise(wiring.Component):
     """Blocks of 32 FP32 values to codes and scales, at `lanes` values a cycle.
 
-    Latency: from a block's last beat to its first codes, with nothing waiting, `QuantiseLane.latency` + 2 cycles.
+    Latency: from a block's last beat to its first codes, with nothing waiting, `QuantiseLane.latency` + 1 cycles.
     Throughput: a beat a cycle, blocks of different formats included.
 
     Parameters

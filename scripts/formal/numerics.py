@@ -59,7 +59,7 @@ class Sizes:
 class Harness(wiring.Component):
     """The accumulate and its specification; `bad` is high where the result is wrong.
 
-    `fault`: invert the sticky bit's place in the circuit's operand, to see the proof fail.
+    `fault`: turn the result's last bit where the sum's magnitude is odd, to see the proof fail.
     """
 
     def __init__(self, sizes: Sizes, fault: bool = False):
