@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from scripts.bench import dot
 from scripts.figures import Figure
 from scripts.simulator import BUILD, SimulatorError, run
 from tb.tile_memory import CONFIGS, LAYERS, bench
@@ -86,8 +87,7 @@ def figures(long: bool = False) -> list[Figure]:
             how="M=1 K=576 N=1536, MXINT8, against the same descriptors with an array that never waits",
         ),
     ]  # fmt: skip
-    result += _against_scalesim(case, long)
-    return result
+    return result + _against_scalesim(case, long) + dot.figures(long)
 
 
 def _against_scalesim(case: Any, long: bool) -> list[Figure]:
