@@ -18,7 +18,7 @@ from scripts.figures import Figure
 from scripts.simulator import Testbench
 from tb.vector_attention import SIZES, Size
 
-SIZE, MLA = SIZES["attention_tile"], SIZES["attention_tile_mla"]
+SIZE, MLA = SIZES["attention_tile_wide"], SIZES["attention_tile_mla"]
 FULL_CONTEXT = 8192
 
 
@@ -43,8 +43,10 @@ def decode_share(long: bool) -> list[Figure]:
     contexts = [1024, FULL_CONTEXT] if long else [1024, 2048]
     cases = [({"length": length, "group": group}, heads) for length in contexts for group, heads in KEY_HEADS.items()]
     shares = {(r["length"], r["group"]): r["granules"] / r["cycles"] for r in measure(SIZE, cases)}
+    config = SIZE.config
     shown = ", ".join(f"{length} keys, group {group}: {share:.3f}" for (length, group), share in shares.items())
-    how = f"worst of: {shown}; all key heads of a layer (3 and 8), head 64, MXINT8; granules / cycles"
+    how = (f"worst of: {shown}; all key heads of a layer (3 and 8), head 64, MXINT8, {config.rows}x{config.columns} "
+           "units; granules / cycles")  # fmt: skip
     return [Figure("attention.decode_kv_share", min(shares.values()), "", ">= 0.95", how=how)]
 
 
