@@ -28,6 +28,7 @@ class Kind(enum.Enum, shape=3):
     READ = 2
     BARRIER = 3
     GATHER = 4
+    RELEASE = 5
 
 
 class Direction(enum.IntEnum):
