@@ -54,7 +54,9 @@ def _scaled(codes: Bytes, scales: Bytes, format: Format) -> tuple[NDArray[np.flo
     exponents = np.where(used, scales.astype(np.int32) - E8M0_BIAS, 0) + format.element.lsb
     if np.isnan(values).any() or (used & (scales == E8M0_NAN)).any():
         return None
-    return values * np.ldexp(np.float32(1), exponents)[..., None], int(exponents.min()), int(exponents.max())
+    with np.errstate(over="ignore"):  # `matmul` looks at the exponents before it uses the values
+        scaled = values * np.ldexp(np.float32(1), exponents)[..., None]
+    return scaled, int(exponents.min()), int(exponents.max())
 
 
 def matmul(

@@ -164,6 +164,7 @@ def test_gather_takes_the_better_way(chip):
     """One position goes out as FP32 directly; many go to their owners first, then as blocks of 32."""
     one, many = gather(7168, 1, chip), gather(7168, 2048, chip)
     assert one.flits == 7168 / 8 * chip.all_tiles
+    assert one.link_bytes == 7168 * 4 * 7, "into each of 8 chips what the other 7 hold"
     assert many.flits == pytest.approx((2048 * 7168 / 8 / chip.all_tiles + 2048 * 7168 / 32) * chip.all_tiles)
 
 

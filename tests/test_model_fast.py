@@ -60,6 +60,27 @@ def test_matmul_is_the_specification(format_a, format_b, spread, seed):
     assert np.array_equal(fast, exact)
 
 
+@pytest.mark.parametrize("scale_a", [0, 30, 90, 127, 180, 254])
+@pytest.mark.parametrize("scale_b", [0, 40, 66, 127, 190, 254])
+def test_matmul_at_the_ends_of_the_exponent_range(scale_a, scale_b):
+    """Subnormal results, results that vanish, and overflow: where float32 would round the products or lose them."""
+    random = np.random.default_rng(scale_a * 256 + scale_b)
+    operands = []
+    for scale in (scale_a, scale_b):
+        codes = random.integers(0, 256, (3, 96), np.uint8)
+        operands += [codes, np.clip(scale + random.integers(-2, 3, (3, 3)), 0, 254).astype(np.uint8)]
+    fast, exact = (module.matmul(*operands, FORMATS["MXINT8"], FORMATS["MXINT8"]) for module in (model_fast, dot))
+    assert np.array_equal(fast, exact)
+
+
+def test_matmul_whose_partial_sums_overflow():
+    """The block sum is 0, though its first half is beyond float32."""
+    codes = np.uint8([[127] * 16 + [129] * 16]), np.uint8([[127] * 32])
+    scales = np.uint8([[254]]), np.uint8([[122]])
+    format = FORMATS["MXINT8"]
+    assert model_fast.matmul(codes[0], scales[0], codes[1], scales[1], format, format).tolist() == [[0]]
+
+
 def test_fast_path_is_taken_for_the_default_format(monkeypatch):
     """Without this, the comparison above could compare the specification with itself."""
 
