@@ -9,9 +9,9 @@ from golden.formats import FORMATS, ScaleType
 __all__ = ["LANES", "TILE_FORMATS", "TileConfig"]
 
 TILE_FORMATS = tuple(
-    name for name, format in FORMATS.items() if format.scale == ScaleType.E8M0 and format.bits in (4, 8)
+    name for name, format in FORMATS.items() if format.scale == ScaleType.E8M0 and format.bits in (4, 6, 8)
 )
-"""What the weight path of a tile can carry: one byte of scale a block, elements of 4 or 8 bits."""
+"""What the weight path of a tile can carry: one byte of scale a block, elements of 4, 6 or 8 bits."""
 
 LANES = 8
 """FP32 values in a granule of 32 bytes."""

@@ -1,6 +1,6 @@
 """From granules of memory to blocks: undoes the frames of "Weights in memory" (docs/interfaces.md)."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,13 +24,14 @@ class WeightStream(data.Struct):
 class FrameUnpacker(wiring.Component):
     """Turns frames (a granule of 32 scales, then the packed elements of 32 blocks) into a stream of blocks.
 
-    With 8-bit elements a granule is a block, and the unpacker passes one on in the cycle in which it comes. With 4-bit
-    elements a granule gives two blocks, one a cycle; while it passes on the last block of a frame it already takes the
-    scales of the next, so that a matrix comes without a gap. The padding that ends a matrix is dropped.
+    One block a cycle. With 8-bit elements a granule is a block; with 4-bit elements it holds two, with 6-bit elements
+    three granules hold four: what a block leaves of a granule is kept, and the last block of such a run needs no new
+    one. While the unpacker passes on the last block of a frame it then already takes the scales of the next, so that
+    a matrix comes without a gap. The padding that ends a matrix is dropped.
 
     Parameters
     ----------
-    formats: names of the block formats to support, with 4-bit or 8-bit elements.
+    formats: names of the block formats to support, with elements of 4, 6 or 8 bits.
 
     Interface attributes
     --------------------
@@ -41,8 +42,8 @@ class FrameUnpacker(wiring.Component):
 
     def __init__(self, formats: tuple[str, ...]):
         self.widths = sorted({FORMATS[name].bits for name in formats})
-        if not set(self.widths) <= {4, 8}:
-            raise ValueError(f"The unpacker takes elements of 4 and 8 bits, not of {self.widths}")
+        if not set(self.widths) <= {4, 6, 8}:
+            raise ValueError(f"The unpacker takes elements of 4, 6 and 8 bits, not of {self.widths}")
         self.formats = formats
         super().__init__(
             {
@@ -61,21 +62,16 @@ class FrameUnpacker(wiring.Component):
         active = Signal()
         format_in_hand = Signal(ElementFormat)
 
-        narrow_codes = [ElementFormat[name] for name in self.formats if FORMATS[name].bits == 4]
-        narrow, upper = Signal(), Signal()  # elements of 4 bits; the second block of a granule
-        m.d.comb += [
-            narrow.eq(format_in_hand.as_value().matches(*(code.value for code in narrow_codes))),
-            upper.eq(narrow & index[0]),
-        ]
-        self._elements(m, narrow, upper, bool(narrow_codes))
-        present = upper | self.granules.valid  # the upper block was kept when its granule was taken
+        last_of_run = Signal()  # the block is in what earlier granules left: it needs no new one
+        self._elements(m, format_in_hand, index, last_of_run)
+        present = last_of_run | self.granules.valid
         padding = have_scales & (remaining == 0)
         step, take_scales = Signal(), Signal()
         m.d.comb += [
             self.blocks.payload.scale.eq(scales[index]),
             self.blocks.valid.eq(present & have_scales & (remaining != 0)),
             step.eq((self.blocks.valid & self.blocks.ready) | (padding & present)),
-            self.granules.ready.eq(take_scales | (step & ~upper)),
+            self.granules.ready.eq(take_scales | (step & ~last_of_run)),
         ]
         with m.If(take_scales & self.granules.valid):
             m.d.sync += [scales.eq(self.granules.payload), have_scales.eq(1), index.eq(0)]
@@ -87,7 +83,7 @@ class FrameUnpacker(wiring.Component):
             with m.If(remaining != 0):
                 m.d.sync += remaining.eq(remaining - 1)
             with m.If(last_of_frame):
-                with m.If(upper & (remaining > 1)):
+                with m.If(last_of_run & (remaining > 1)):
                     m.d.comb += take_scales.eq(1)
                 m.d.sync += have_scales.eq(take_scales & self.granules.valid)
 
@@ -106,14 +102,33 @@ class FrameUnpacker(wiring.Component):
                 ]
         return m
 
-    def _elements(self, m: Module, narrow: Signal, upper: Signal, any_narrow: bool) -> None:
-        """The block's elements, and the granule's upper half kept for the block after it."""
-        elements, granule = self.blocks.payload.elements.as_value(), self.granules.payload
-        m.d.comb += elements.eq(granule)
-        if any_narrow:
-            kept = Signal(GRANULE // 2)
-            with m.If(self.granules.ready):
-                m.d.sync += kept.eq(granule[GRANULE // 2 :])
-            nibbles = Mux(upper, kept, granule[: GRANULE // 2])
-            with m.If(narrow):
-                m.d.comb += elements.eq(Cat(Cat(nibbles[4 * i : 4 * i + 4], Const(0, 4)) for i in range(FRAME)))
+    def _elements(self, m: Module, format: Signal, index: Signal, last_of_run: Signal) -> None:
+        """The block's elements, from this granule and from what the one before left."""
+        granule = self.granules.payload
+        kept, left = Signal(GRANULE), Signal(GRANULE)
+        with m.If(self.granules.ready):
+            m.d.sync += kept.eq(left)
+        with m.Switch(format):
+            for name in self.formats:
+                with m.Case(ElementFormat[name]):
+                    self._block(m, FORMATS[name].bits, index, granule, kept, left, last_of_run)
+
+    def _block(
+        self, m: Module, width: int, index: Signal, granule: Value, kept: Signal, left: Signal, last: Signal
+    ) -> None:
+        """Block `index` of `width`-bit elements: a run of blocks fills whole granules and begins with a whole one."""
+        size = FRAME * width
+        run = {8: 1, 4: 2, 6: 4}[width]
+        with m.Switch(index[: run.bit_length() - 1]):
+            for place in range(run):
+                # `have` bits of the block came with the granule before; the rest opens this one.
+                have = -place * size % GRANULE
+                block = Cat(kept[:have], granule)[:size]
+                with m.Case(place):
+                    m.d.comb += self.blocks.payload.elements.as_value().eq(
+                        Cat(Cat(block[width * i : width * (i + 1)], Const(0, 8 - width)) for i in range(FRAME))
+                    )
+                    if run > 1 and place == run - 1:
+                        m.d.comb += last.eq(1)
+                    else:
+                        m.d.comb += left.eq(granule >> (size - have))

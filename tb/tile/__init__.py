@@ -10,7 +10,9 @@ CONFIGS = {
     "tile_2x2_formats": TileConfig(
         rows=2, columns=2, slots=4, passes=4, activation_depth=64, formats=("MXINT8", "E4M3", "E2M1", "INT4")
     ),
-    "tile_2x2_e5m2": TileConfig(rows=2, columns=2, slots=4, passes=3, activation_depth=64, formats=("E5M2", "E2M1")),
+    "tile_2x2_widths": TileConfig(
+        rows=2, columns=2, slots=4, passes=3, activation_depth=64, formats=("E5M2", "E2M3", "E3M2", "E2M1")
+    ),
     "tile_8x1": TileConfig(rows=8, columns=1, slots=8, passes=2, activation_depth=64),
     "tile_3x2": TileConfig(rows=3, columns=2, slots=8, passes=2, activation_depth=64),
     "tile_4x8": TileConfig(rows=4, columns=8, slots=2, passes=3, activation_depth=64),
