@@ -28,6 +28,7 @@ from tb.dot import vectors
 
 FORMAT_NAMES = os.environ["FORMATS"].split(",")
 LONG = bool(os.environ.get("LONG"))
+BLOCKS = int(os.environ.get("BLOCKS") or 0)  # random blocks a pair of formats; 0: a few
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 PAIRS = vectors.pairs(FORMAT_NAMES)
 MX = [pair for pair in PAIRS if all(format.scale == "E8M0" for format in pair)]
@@ -78,7 +79,7 @@ async def test_adversarial_blocks(dut):
     """Cancellation, extreme alignments and scales, subnormals, specials; every pair of formats."""
     await start(dut)
     rng = np.random.default_rng([SEED, 1])
-    count = 100_000 if LONG else max(1_000, 20_000 // len(PAIRS))
+    count = BLOCKS or max(1_000, 20_000 // len(PAIRS))
     for a, b in PAIRS:
         await play(dut, vectors.adversarial(a, b, count, rng))
 
