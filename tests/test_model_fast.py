@@ -76,7 +76,7 @@ def test_matmul_at_the_ends_of_the_exponent_range(scale_a, scale_b):
 def test_matmul_whose_partial_sums_overflow():
     """The block sum is 0, though its first half is beyond float32."""
     codes = np.uint8([[127] * 16 + [129] * 16]), np.uint8([[127] * 32])
-    scales = np.uint8([[250]]), np.uint8([[126]])
+    scales = np.uint8([[250]]), np.uint8([[127]])
     format = FORMATS["MXINT8"]
     assert model_fast.matmul(codes[0], scales[0], codes[1], scales[1], format, format).tolist() == [[0]]
 
