@@ -141,6 +141,7 @@ async def test_early_commands(dut):
     await done[-1].wait()
     # Fifteen beats each: one latency in all, not four.
     assert cocotb.utils.get_sim_time("ns") - begin < 4 * (15 + 8) + 70
+    await ClockCycles(dut.clk, 2)
     assert int(dut.idle.value)
     for index, one in enumerate(lowered):
         for number, beat in enumerate(one.result):
