@@ -139,7 +139,7 @@ class HbmConfig:
             "c": self.column_bits, "g": self.timing.groups.bit_length() - 1, "b": self.timing.banks.bit_length() - 1,
             "s": self.timing.sids.bit_length() - 1, "r": self.row_bits,
         }  # fmt: skip
-        default = "g c b r s" if self.timing.groups == 2 else "c2 g1 c2 g c b r s"
+        default = "g c b r s" if self.timing.groups == 2 else "c3 g c b r s"
         result = []
         for part in (self.address_map or default).split():
             field, digits = part[0], part[1:]
