@@ -75,10 +75,10 @@ def test_matmul_at_the_ends_of_the_exponent_range(scale_a, scale_b):
 
 def test_matmul_whose_partial_sums_overflow():
     """The block sum is 0, though its first half is beyond float32."""
-    codes = np.uint8([[127] * 16 + [129] * 16]), np.uint8([[127] * 32])
-    scales = np.uint8([[250]]), np.uint8([[127]])
+    codes = np.uint8([[127] * 16 + [129] * 16] * 8), np.uint8([[127] * 32] * 8)
+    scales = np.uint8([[250]] * 8), np.uint8([[127]] * 8)
     format = FORMATS["MXINT8"]
-    assert model_fast.matmul(codes[0], scales[0], codes[1], scales[1], format, format).tolist() == [[0]]
+    assert model_fast.matmul(codes[0], scales[0], codes[1], scales[1], format, format).tolist() == [[0] * 8] * 8
 
 
 def test_fast_path_is_taken_for_the_default_format(monkeypatch):
