@@ -181,8 +181,9 @@ class PagedCache:
         return Leaf(key_codes, key_scales, fetch(self._value_codes), fetch(self._value_scales))
 
 
-def leaf_partial(query: tuple[Bytes, Bytes], leaf: Leaf, visible: NDArray[np.bool_], format: Format,
-                 specification: bool = False) -> Partial:
+def leaf_partial(
+    query: tuple[Bytes, Bytes], leaf: Leaf, visible: NDArray[np.bool_], format: Format, specification: bool = False
+) -> Partial:
     """One leaf from scratch: quantised query rows [rows, key_size], visible bool [rows, 128].
 
     Scores on the array; softmax in the vector engine; weights times value scales quantised in blocks of 32 positions;
@@ -221,8 +222,15 @@ def visibility(positions: NDArray[np.integer], leaf: int, window: int) -> NDArra
     return (behind >= 0) & ((behind < window) if window else True)
 
 
-def leaf_partials(query: Bits, positions: NDArray[np.integer], cache: PagedCache, table: NDArray[np.integer],
-                  head: int, leaves: Iterable[int] | None = None, specification: bool = False) -> dict[int, Partial]:
+def leaf_partials(
+    query: Bits,
+    positions: NDArray[np.integer],
+    cache: PagedCache,
+    table: NDArray[np.integer],
+    head: int,
+    leaves: Iterable[int] | None = None,
+    specification: bool = False,
+) -> dict[int, Partial]:
     """Partials of the leaves that a row sees, of one key head: query uint32 [M, group, key_size], rows M*group.
 
     `leaves` limits the work to some of them: a tile's share of a sequence.
@@ -246,8 +254,14 @@ def _nothing(rows: int, size: int) -> Partial:
     return Partial(np.full(rows, vector.NEGATIVE_INFINITY), nothing, np.zeros((rows, size), np.uint32))
 
 
-def attention(query: Bits, positions: NDArray[np.integer], cache: PagedCache, table: NDArray[np.integer],
-              sinks: Bits | None = None, specification: bool = False) -> Bits:
+def attention(
+    query: Bits,
+    positions: NDArray[np.integer],
+    cache: PagedCache,
+    table: NDArray[np.integer],
+    sinks: Bits | None = None,
+    specification: bool = False,
+) -> Bits:
     """Attention of queries at `positions` [M] of one sequence: uint32 [M, heads, key_size] to [M, heads, value_size].
 
     query: after RoPE and times `query_factor`, not quantised. The keys and values of every position that is seen

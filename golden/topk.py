@@ -51,8 +51,9 @@ def route_softmax(logits: Bits, k: int) -> Routing:
     return Routing(chosen.index, softmax(chosen.value))
 
 
-def route_sigmoid(logits: Bits, bias: Bits, k: int, groups: int = 1, kept_groups: int = 1,
-                  factor: np.uint32 = ops.ONE) -> Routing:
+def route_sigmoid(
+    logits: Bits, bias: Bits, k: int, groups: int = 1, kept_groups: int = 1, factor: np.uint32 = ops.ONE
+) -> Routing:
     """DeepSeek, Kimi: sigmoid scores; groups by the sum of their two largest biased scores; k experts of these groups.
 
     logits [..., experts], bias [experts]. The bias takes part in the choice only; the weights are the chosen scores

@@ -113,9 +113,18 @@ def _combine(combine: Combine, p0: Bits, p1: Bits) -> Bits:
     return total
 
 
-def vector_pass(x: Bits, y: Bits = ONE, z: Bits = NEGATIVE_ZERO, w: Bits = ONE, v: Bits = ONE, *,
-                combine: Combine = Combine.ADD, function: Function = Function.NONE, reduce: Reduce = Reduce.NONE,
-                visible: NDArray[np.bool_] | None = None) -> PassResult:
+def vector_pass(
+    x: Bits,
+    y: Bits = ONE,
+    z: Bits = NEGATIVE_ZERO,
+    w: Bits = ONE,
+    v: Bits = ONE,
+    *,
+    combine: Combine = Combine.ADD,
+    function: Function = Function.NONE,
+    reduce: Reduce = Reduce.NONE,
+    visible: NDArray[np.bool_] | None = None,
+) -> PassResult:
     """One command. Operands [..., length] or whatever broadcasts to the shape of x.
 
     Where `visible` (bool, broadcasts likewise) is false, s is minus infinity and r is +0. The defaults are identities:
@@ -179,8 +188,9 @@ def swiglu(gate: Bits, up: Bits) -> Bits:
     return vector_pass(_gated(gate, MINUS_LOG2_E), up).result
 
 
-def swiglu_clamped(gate: Bits, up: Bits, limit: np.uint32 = np.uint32(0x40E00000),
-                   alpha: np.uint32 = np.uint32(0x3FD9DB23)) -> Bits:
+def swiglu_clamped(
+    gate: Bits, up: Bits, limit: np.uint32 = np.uint32(0x40E00000), alpha: np.uint32 = np.uint32(0x3FD9DB23)
+) -> Bits:
     """GPT-OSS: g = min(gate, limit), u = up within +-limit; g * sigmoid(alpha g) * (u + 1). Defaults 7, 1.702."""
     gate = vector_pass(gate, z=limit, combine=Combine.MINIMUM).result
     up = vector_pass(up, z=limit, combine=Combine.CLAMP).result

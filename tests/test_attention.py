@@ -21,8 +21,9 @@ SHAPES = {"gqa": GQA, "mha": MHA, "mla": MLA, "e4m3": AttentionShape(6, 2, 64, 6
 class Sequence:
     """Random queries, keys and values of one sequence, and its cache."""
 
-    def __init__(self, rng: np.random.Generator, shape: AttentionShape, length: int, page_size: int = LEAF,
-                 factor: float = 1.0) -> None:
+    def __init__(
+        self, rng: np.random.Generator, shape: AttentionShape, length: int, page_size: int = LEAF, factor: float = 1.0
+    ) -> None:
         self.shape, self.length = shape, length
         self.keys = from_float(rng.normal(size=(length, shape.kv_heads, shape.key_size)) * factor)
         self.values = from_float(rng.normal(size=(length, shape.kv_heads, shape.value_size)))

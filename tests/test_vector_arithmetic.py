@@ -189,7 +189,8 @@ def test_maximum_minimum_and_order():
     nan = fp32_ops.is_nan(a) | fp32_ops.is_nan(b)
     x, y = to_float(a), to_float(b)
     for ours, theirs, at_zero in (
-        (fp32_ops.maximum(a, b), np.maximum(x, y), a & b), (fp32_ops.minimum(a, b), np.minimum(x, y), a | b)
+        (fp32_ops.maximum(a, b), np.maximum(x, y), a & b),
+        (fp32_ops.minimum(a, b), np.minimum(x, y), a | b),
     ):
         zeros = ~nan & (x == 0) & (y == 0)
         np.testing.assert_array_equal(ours[nan], NAN)

@@ -259,6 +259,4 @@ class VectorEngine(wiring.Component):
                 m.d.sync += left.eq(whole)
             with m.Elif(left != 0):
                 m.d.sync += left.eq(left - 1)
-        m.d.comb += self.busy.eq(
-            self.command.valid | (left != 0) | self.result.valid | self.reduced.valid
-        )
+        m.d.comb += self.busy.eq(self.command.valid | (left != 0) | self.result.valid | self.reduced.valid)

@@ -226,8 +226,9 @@ class AttentionProgram(wiring.Component):
         chosen = {"x": Source.A, "y": Source.ONE, "z": Source.NEGATIVE_ZERO, "w": Source.ONE, "v": Source.ONE} | sources
         m.d.comb += [getattr(operands, name).eq(source) for name, source in chosen.items()]
 
-    def _stream(self, m: Module, index: int, address: ValueLike, stride: ValueLike = 0,
-                mode: StreamMode = StreamMode.BEAT) -> None:
+    def _stream(
+        self, m: Module, index: int, address: ValueLike, stride: ValueLike = 0, mode: StreamMode = StreamMode.BEAT
+    ) -> None:
         place = self.to_unit.payload.operands[index]
         m.d.comb += [
             self.to_unit.payload.engine.modes[index].eq(mode),

@@ -58,9 +58,7 @@ class Streamed(wiring.Component):
 
     def __init__(self, unit: FixedLatency):
         self.unit = unit
-        super().__init__(
-            {"i": In(stream.Signature(unit.operand_shape)), "o": Out(stream.Signature(unit.result_shape))}
-        )
+        super().__init__({"i": In(stream.Signature(unit.operand_shape)), "o": Out(stream.Signature(unit.result_shape))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -68,9 +68,7 @@ class ReduceLevel(wiring.Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {"enable": In(1), "valid_in": In(1), "i": In(Partial), "valid_out": Out(1), "o": Out(Partial)}
-        )
+        super().__init__({"enable": In(1), "valid_in": In(1), "i": In(Partial), "valid_out": Out(1), "o": Out(Partial)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -132,9 +130,7 @@ class Reducer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layer: list[Value] = [
-            Mux(self.active[i], self.values[i], identity(self.reduce)) for i in range(self.lanes)
-        ]
+        layer: list[Value] = [Mux(self.active[i], self.values[i], identity(self.reduce)) for i in range(self.lanes)]
         control = Cat(self.valid_in, self.last, self.reduce)
         depth = 0
         while len(layer) > 1:

@@ -233,8 +233,14 @@ class VectorUnit(wiring.Component):
         m.d.comb += complete.eq(fetched | ~wanted)
         return complete
 
-    def _write(self, m: Module, engine: VectorEngine, storage: memory.Memory, results: stream.Interface,
-               reductions: stream.Interface) -> None:
+    def _write(
+        self,
+        m: Module,
+        engine: VectorEngine,
+        storage: memory.Memory,
+        results: stream.Interface,
+        reductions: stream.Interface,
+    ) -> None:
         """One write port: reductions first, then results, then loads."""
         to, reduced = results.payload, reductions.payload
         port = storage.write_port(granularity=1)

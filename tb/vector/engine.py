@@ -85,9 +85,9 @@ class EngineEnvironment(uvm_env):
             for value in lowered.reduced:
                 self.reduced_scoreboard.expect(value)
         begin = cocotb.utils.get_sim_time("ns")
-        await Combine(*(
-            cocotb.start_soon(StreamSequence(values).start(agent.sequencer)) for agent, values in sequences if values
-        ))
+        await Combine(
+            *(cocotb.start_soon(StreamSequence(values).start(agent.sequencer)) for agent, values in sequences if values)
+        )
         await ClockCycles(dut.clk, 2)
         for _ in range(TIMEOUT):
             if not int(dut.busy.value):

@@ -58,8 +58,9 @@ def binary_unit(name: str, golden: Callable[..., Any], draw: Callable[[random.Ra
                 [(a, b) for a in SPECIALS for b in SPECIALS], _testplan(name))  # fmt: skip
 
 
-def function_unit(function: Function, golden: Callable[..., Any], draw: Callable[[random.Random], int],
-                  more: Sequence[int]) -> Unit:
+def function_unit(
+    function: Function, golden: Callable[..., Any], draw: Callable[[random.Random], int], more: Sequence[int]
+) -> Unit:
     """The table-and-polynomial unit with one of its functions: specials and `more` are its directed arguments."""
     name = function.name.lower()
     return Unit(name, FunctionOperands, lambda x: {"function": function.value, "x": x[0]}, golden,

@@ -41,7 +41,7 @@ SIZES = {
         # Twice the columns drain twice as fast: what eight heads on a head of 64 need.
         Size("attention_tile_wide", TileConfig(rows=4, columns=8, slots=4, passes=2, activation_depth=256), 8, 2, 6),
         # 16 heads on values of 512 channels: absorbed MLA.
-        Size("attention_tile_latent", TileConfig(rows=4, columns=8, slots=4, passes=4, activation_depth=1024), 16, 16, 3),
+        Size("attention_tile_latent", TileConfig(4, 8, slots=4, passes=4, activation_depth=1024), 16, 16, 3),
         # 16 rows of prefill.
         Size("attention_tile_16", TileConfig(rows=4, columns=4, slots=8, passes=4, activation_depth=1024), 16, 2, 3),
     )

@@ -95,7 +95,8 @@ async def test_functions(dut):
     scores = from_float(generator.normal(size=(3, 64)) * 5)
     visible = np.arange(64) < np.array([[40], [41], [42]])
     for function in (
-        lambda: vector.rms_norm(x, gain, from_float(1e-5)[()]), lambda: vector.swiglu(x, y),
+        lambda: vector.rms_norm(x, gain, from_float(1e-5)[()]),
+        lambda: vector.swiglu(x, y),
         lambda: vector.softmax_leaf(scores, visible, from_float(generator.random(64))),
     ):
         for record in recorded(function):
