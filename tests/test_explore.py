@@ -18,8 +18,6 @@ from scripts.explore.prefix import GraphError
 from scripts.explore.session import Budget, Session
 
 
-
-
 @pytest.mark.parametrize("name", prefix.CLASSICAL)
 @pytest.mark.parametrize("width", [1, 2, 7, 8])
 def test_classical_adders_add(name: str, width: int) -> None:
@@ -31,7 +29,10 @@ def test_known_sizes_and_depths() -> None:
     sizes = {name: (len(make(32)), prefix.depth(32, make(32))) for name, make in prefix.CLASSICAL.items()}
     assert sizes["sklansky"] == (80, 5) and sizes["kogge_stone"] == (129, 5)
     assert sizes["brent_kung"] == (57, 8) and sizes["ladner_fischer"] == (74, 5)
-    counts = [sum(element[0] == kind for element in trees.dadda(compressor.sources(block("mul_u16")).heights)) for kind in "fh"]
+    counts = [
+        sum(element[0] == kind for element in trees.dadda(compressor.sources(block("mul_u16")).heights))
+        for kind in "fh"
+    ]
     assert counts == [195, 15]  # Dadda's 16x16 tree
 
 
@@ -40,10 +41,18 @@ def test_annealed_prefix_graph_is_the_best_known() -> None:
     assert (len(nodes), prefix.depth(32, nodes)) == (74, 5)
 
 
-@pytest.mark.parametrize(("nodes", "message"), [
-    ([[1, 1, 0], [2, 2, 0]], "incomplete"), ([[2, 2, 0]], "no span"), ([[1, 1, 0], [1, 1, 0]], "there already"),
-    ([[9, 1, 0]], "must have"), ([[1, 1]], "three integers"), ("x", "list"), ([[1.0, 1, 0]], "three integers"),
-])
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([[1, 1, 0], [2, 2, 0]], "incomplete"),
+        ([[2, 2, 0]], "no span"),
+        ([[1, 1, 0], [1, 1, 0]], "there already"),
+        ([[9, 1, 0]], "must have"),
+        ([[1, 1]], "three integers"),
+        ("x", "list"),
+        ([[1.0, 1, 0]], "three integers"),
+    ],
+)
 def test_wrong_prefix_graphs_name_the_element(nodes: object, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         graphs.render({"kind": "prefix", "nodes": nodes}, block("add_u4"))
@@ -101,8 +110,9 @@ def test_front_keeps_what_nothing_dominates() -> None:
     assert [(p["area"], p["delay"]) for p in pareto.front(points)] == [(1, 9), (5, 5), (9, 1)]
 
 
-@pytest.mark.parametrize(("text", "want"), [("90s", (90.0, None)), ("10m", (600.0, None)), ("7", (None, 7)),
-                                            ("2h,30", (7200.0, 30))])
+@pytest.mark.parametrize(
+    ("text", "want"), [("90s", (90.0, None)), ("10m", (600.0, None)), ("7", (None, 7)), ("2h,30", (7200.0, 30))]
+)
 def test_budgets(text: str, want: tuple) -> None:
     budget = Budget.parse(text)
     assert (budget.seconds, budget.candidates) == want
@@ -121,13 +131,14 @@ def explore(archive: Archive, proposer: object, budget: str, run: str = "run", n
 
 def test_same_run_gives_the_same_bytes_and_a_killed_run_goes_on(tmp_path: Path) -> None:
     whole, parts = Archive(tmp_path / "whole.sqlite"), Archive(tmp_path / "parts.sqlite")
-    outcome = explore(whole, command("evolve", 3), "50")
-    assert outcome.judged == 50 and outcome.verdicts["correct"] > 30, outcome
-    explore(parts, command("evolve", 3), "45")
+    outcome = explore(whole, command("evolve", 3), "18", name="add_u6")
+    assert outcome.judged == 18 and outcome.verdicts == {"correct": 18}, outcome
+    explore(parts, command("evolve", 3), "12", name="add_u6")  # seven classical adders, then mutations of the best
     parts.close()  # as a killed process leaves it: every candidate was committed
     again = Archive(tmp_path / "parts.sqlite")
-    resumed = explore(again, command("evolve", 3), "50")
-    assert (resumed.replayed, resumed.judged) == (45, 5)
+    resumed = explore(again, command("evolve", 3), "18", name="add_u6")
+    assert (resumed.replayed, resumed.judged) == (12, 6)
+    assert len({row["netlist"] for row in again.submissions("run")}) > 8
     assert "".join(again.export()) == "".join(whole.export())
 
 
@@ -137,16 +148,23 @@ PROPOSERS = {
     "flooding": "print('x' * 40_000_000, flush=True)",
     "ending": "pass",
     "hostile": "import sys, json\nfor line in sys.stdin:\n if json.loads(line)['type'] == 'propose': print(json.dumps({"
-               "'kind': 'verilog', 'verilog': 'module mul_u4(); initial $system(\\\"touch pwned\\\"); endmodule'}), flush=True)",
+    "'kind': 'verilog', 'verilog': 'module mul_u4(); initial $system(\\\"touch pwned\\\"); endmodule'}), flush=True)",
     "wrong": "import sys, json\nfor line in sys.stdin:\n if json.loads(line)['type'] == 'propose': print(json.dumps({"
-             "'kind': 'graph', 'graph': {'kind': 'table', 'rows': [0] * 256}}), flush=True)",
+    "'kind': 'graph', 'graph': {'kind': 'table', 'rows': [0] * 256}}), flush=True)",
 }
 
 
-@pytest.mark.parametrize(("kind", "verdicts", "reason"), [
-    ("silent", {}, "budget is spent"), ("babbling", {}, "no candidates"), ("flooding", {}, "longer than"),
-    ("ending", {}, "has ended"), ("hostile", {"refused": 3}, "budget is spent"), ("wrong", {"wrong": 3}, "budget is spent"),
-])
+@pytest.mark.parametrize(
+    ("kind", "verdicts", "reason"),
+    [
+        ("silent", {}, "budget is spent"),
+        ("babbling", {}, "no candidates"),
+        ("flooding", {}, "longer than"),
+        ("ending", {}, "has ended"),
+        ("hostile", {"refused": 3}, "budget is spent"),
+        ("wrong", {"wrong": 3}, "budget is spent"),
+    ],
+)
 def test_a_bad_proposer_costs_only_its_budget(kind: str, verdicts: dict, reason: str, tmp_path: Path) -> None:
     budget = "6s" if kind == "silent" else "120s,3"
     outcome = explore(Archive(":memory:"), [sys.executable, "-c", PROPOSERS[kind]], budget)
@@ -167,8 +185,11 @@ def test_files_of_a_folder_are_candidates(tmp_path: Path) -> None:
 class Endpoint(BaseHTTPRequestHandler):
     """A chat-completions endpoint with canned replies: prose, then graph text, then Verilog."""
 
-    replies = ("Let me think about it.", 'Try this: {"kind": "compressor", "tree": "wallace"} because it is fast.',
-               "```verilog\nmodule mul_u4(input [3:0] a, b, output [7:0] y); assign y = a * b; endmodule\n```")
+    replies = (
+        "Let me think about it.",
+        'Try this: {"kind": "compressor", "tree": "wallace"} because it is fast.',
+        "```verilog\nmodule mul_u4(input [3:0] a, b, output [7:0] y); assign y = a * b; endmodule\n```",
+    )
     asked: list[dict] = []
 
     def do_POST(self) -> None:

@@ -22,8 +22,9 @@ def check(component: wiring.Component, specification: str, latency: int, result:
     assert raw is not None, why
     tied = prune(tie(raw, {"enable": 1, "rst": 0} if "rst" in raw.inputs else {"enable": 1}))
     found = block(specification)
-    bare = dataclasses.replace(tied, inputs={port.name: tied.inputs[port.name] for port in found.inputs},
-                               outputs={"y": tied.outputs[result]})
+    bare = dataclasses.replace(
+        tied, inputs={port.name: tied.inputs[port.name] for port in found.inputs}, outputs={"y": tied.outputs[result]}
+    )
     assert pipeline.stages(bare) == latency
     assert correctness(pipeline.collapse(bare), found, certified=True)[0] is None
 
@@ -40,6 +41,7 @@ def test_block_dot_of_the_tile(tmp_path: Path) -> None:
     check(VariantBlockDot(FormatSet(["MXINT8"]), gates), "dot_s8x32", 3, "sums", tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_what_does_not_fit_is_told() -> None:
     gates = variant.gates({"kind": "compressor"}, "mul_s4")
     with pytest.raises(ValueError, match="latency must be"):

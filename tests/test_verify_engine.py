@@ -32,8 +32,19 @@ def test_unknown_specification_names_near_ones() -> None:
 
 
 # One program a specification is compiled: a sample of every family here, all of them with --long.
-SAMPLE = ["mul_s8", "add_u32", "lzc_32", "fp32_fma", "bf16_add", "e4m3_mul_sat", "fp32_to_e5m2", "fp16_to_s8_rtz",
-          "mxe5m2_dot32", "mxint8_dot32", "fp32_rsqrt_ulp1"]
+SAMPLE = [
+    "mul_s8",
+    "add_u32",
+    "lzc_32",
+    "fp32_fma",
+    "bf16_add",
+    "e4m3_mul_sat",
+    "fp32_to_e5m2",
+    "fp16_to_s8_rtz",
+    "mxe5m2_dot32",
+    "mxint8_dot32",
+    "fp32_rsqrt_ulp1",
+]
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -100,9 +111,13 @@ def ripple(width: int, broken: int = -1) -> Netlist:
     for index in range(width):
         half, out, one, two, up = range(count, count + 5)
         count += 5
-        cells += [Cell("$_XOR_", (a[index], b[index]), half), Cell("$_XOR_", (half, carry), out),
-                  Cell("$_AND_", (a[index], b[index]), one), Cell("$_AND_", (half, carry), two),
-                  Cell("$_OR_", (one, two if index != broken else 0), up)]
+        cells += [
+            Cell("$_XOR_", (a[index], b[index]), half),
+            Cell("$_XOR_", (half, carry), out),
+            Cell("$_AND_", (a[index], b[index]), one),
+            Cell("$_AND_", (half, carry), two),
+            Cell("$_OR_", (one, two if index != broken else 0), up),
+        ]
         total.append(out)
         carry = up
     return Netlist({"a": a, "b": b}, {"y": total}, cells)
@@ -137,8 +152,11 @@ def test_simplify_keeps_the_function() -> None:
             for row in range(1 << len(pins)):
                 state = {0: 0, 1: 1} | {10 + index: row >> index & 1 for index in range(len(pins))}
                 want = netlists.EVALUATE[kind](*(state[net] for net in inputs)) & 1
-                got = state[small] if isinstance(small, int) else netlists.EVALUATE[small[0]](
-                    *(state[net] for net in small[1])) & 1
+                got = (
+                    state[small]
+                    if isinstance(small, int)
+                    else netlists.EVALUATE[small[0]](*(state[net] for net in small[1])) & 1
+                )
                 assert got == want, (kind, inputs)
 
 
@@ -147,15 +165,21 @@ def test_canonical_text_ignores_names_and_order_but_not_function() -> None:
     shuffled = netlists.substitute(one, {})
     renamed = {cell.output: cell.output + 1000 for cell in one.cells}
     shuffled = netlists.substitute(one, renamed)
-    shuffled.cells = netlists.sort([Cell(c.kind, tuple(reversed(c.inputs)), renamed[o.output])
-                                    for c, o in zip(shuffled.cells, one.cells, strict=True)][::-1], range(2, 14))
+    shuffled.cells = netlists.sort(
+        [
+            Cell(c.kind, tuple(reversed(c.inputs)), renamed[o.output])
+            for c, o in zip(shuffled.cells, one.cells, strict=True)
+        ][::-1],
+        range(2, 14),
+    )
     assert netlists.canonical(one) == netlists.canonical(shuffled)
     assert netlists.canonical(one) != netlists.canonical(ripple(6, broken=2))
 
 
 def test_pipeline_stages_need_equal_paths() -> None:
-    straight = Netlist({"a": [2, 3]}, {"y": [6]}, [Cell("$_DFF_P_", (2,), 4), Cell("$_DFF_P_", (3,), 5),
-                                                   Cell("$_AND_", (4, 5), 6)])
+    straight = Netlist(
+        {"a": [2, 3]}, {"y": [6]}, [Cell("$_DFF_P_", (2,), 4), Cell("$_DFF_P_", (3,), 5), Cell("$_AND_", (4, 5), 6)]
+    )
     assert pipeline.stages(straight) == 1
     assert [cell.kind for cell in pipeline.collapse(straight).cells] == ["$_AND_"]
     crooked = Netlist({"a": [2, 3]}, {"y": [6]}, [Cell("$_DFF_P_", (2,), 4), Cell("$_AND_", (4, 3), 6)])
@@ -175,11 +199,18 @@ def test_ports_are_matched_by_name_and_width() -> None:
     assert swapped.inputs["a"] == [("op_b", 0, 8)]
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("colour = 1", "unknown key 'colour'"), ("latency = -1", "0 to 256"), ('[ports]\nq = "x"', "no port 'q'"),
-    ('[ports]\na = "nothing"', "no input 'nothing'"), ('[ports]\na = "op_a[9:0]"', "outside"), ("[clock", "not TOML"),
-    ("[constants]\nen = 1", "no such input"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colour = 1", "unknown key 'colour'"),
+        ("latency = -1", "0 to 256"),
+        ('[ports]\nq = "x"', "no port 'q'"),
+        ('[ports]\na = "nothing"', "no input 'nothing'"),
+        ('[ports]\na = "op_a[9:0]"', "outside"),
+        ("[clock", "not TOML"),
+        ("[constants]\nen = 1", "no such input"),
+    ],
+)
 def test_wrong_maps_say_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(ports.MapError, match=message.replace("[", r"\[")):
         ports.match(specifications.find("mul_u8"), MUL, ports.read(text))
@@ -194,7 +225,9 @@ def test_bits_and_values_are_inverse(values: list[int]) -> None:
 
 
 def test_sandbox_has_no_network_no_home_and_writes_nothing() -> None:
-    script = "ls /etc /home /sys 2>&1; cat /proc/net/dev | wc -l; touch /x /usr/x /in/x 2>&1; echo hello > file && cat file"
+    script = (
+        "ls /etc /home /sys 2>&1; cat /proc/net/dev | wc -l; touch /x /usr/x /in/x 2>&1; echo hello > file && cat file"
+    )
     done = sandbox.run(["/bin/sh", "-c", script], {"a": "1"})
     text = done.stdout.decode()
     assert done.ok and "hello" in text
@@ -202,10 +235,13 @@ def test_sandbox_has_no_network_no_home_and_writes_nothing() -> None:
     assert "\n3\n" in text  # two lines of heading and the loopback device
 
 
-@pytest.mark.parametrize(("command", "limits", "reason"), [
-    ("sleep 30", sandbox.Limits(seconds=1), "longer than 1 s"),
-    ("cat /dev/zero", sandbox.Limits(output=1 << 20), "bytes of output"),
-])
+@pytest.mark.parametrize(
+    ("command", "limits", "reason"),
+    [
+        ("sleep 30", sandbox.Limits(seconds=1), "longer than 1 s"),
+        ("cat /dev/zero", sandbox.Limits(output=1 << 20), "bytes of output"),
+    ],
+)
 def test_sandbox_limits(command: str, limits: sandbox.Limits, reason: str) -> None:
     assert reason in sandbox.run(["/bin/sh", "-c", command], limits=limits).reason
 

@@ -15,7 +15,9 @@ def find(name: str) -> Specification:
     import difflib
 
     near = difflib.get_close_matches(name, catalogue(), 3)
-    raise ValueError(f"no specification {name!r}; near: {', '.join(near) or 'none'}; all: `python -m scripts verify list`")
+    raise ValueError(
+        f"no specification {name!r}; near: {', '.join(near) or 'none'}; all: `python -m scripts verify list`"
+    )
 
 
 def catalogue() -> list[str]:

@@ -33,12 +33,20 @@ def _dot(name: str) -> Specification:
         term = f"block.add<{name.upper()}>(a(i), b(i));"
     special = "sa == 255 || sb == 255 || FP32::is_special(c)"
     return Specification(
-        f"mx{name}_dot{BLOCK}", f"{format.name}: dot product of two blocks of {BLOCK}, scaled, added to FP32, rounded once",
-        (*(Port(port, element.bits, "s" if element.is_integer else name, BLOCK) for port in "ab"),
-         Port("sa", 8), Port("sb", 8), Port("c", 32, "fp32")),
-        (Port("y", 32, "fp32"),), function,
+        f"mx{name}_dot{BLOCK}",
+        f"{format.name}: dot product of two blocks of {BLOCK}, scaled, added to FP32, rounded once",
+        (
+            *(Port(port, element.bits, "s" if element.is_integer else name, BLOCK) for port in "ab"),
+            Port("sa", 8),
+            Port("sb", 8),
+            Port("c", 32, "fp32"),
+        ),
+        (Port("y", 32, "fp32"),),
+        function,
         f"Block block; for (int i = 0; i < {BLOCK}; i++) {term} y = block.accumulate(sa, sb, {2 * element.lsb}, c);",
-        classify=f"fp_class<FP32>(want, got, {special}, 0, false)", classes=CLASSES, corners=CORNERS,
+        classify=f"fp_class<FP32>(want, got, {special}, 0, false)",
+        classes=CLASSES,
+        corners=CORNERS,
     )
 
 

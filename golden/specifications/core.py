@@ -104,9 +104,12 @@ class Specification:
             return {port.name: found[port.name] for port in outputs}
 
         cpp = "".join(f"u64 {port.name} = 0; " for port in absent) + self.cpp
-        verilog = "".join(f"wire {port.name}{' = 0' if port in self.inputs else ''}; " for port in absent) + self.verilog
-        return dataclasses.replace(self, inputs=inputs, outputs=outputs, function=function, cpp=cpp,
-                                   verilog=verilog if self.verilog else "")
+        verilog = (
+            "".join(f"wire {port.name}{' = 0' if port in self.inputs else ''}; " for port in absent) + self.verilog
+        )
+        return dataclasses.replace(
+            self, inputs=inputs, outputs=outputs, function=function, cpp=cpp, verilog=verilog if self.verilog else ""
+        )
 
 
 def mask(width: int) -> int:

@@ -16,14 +16,27 @@ from golden.rounding import I64, U64, Wide
 from golden.specifications.core import Port, Specification, Values, pattern, signed
 
 ELEMENTS: dict[str, Element] = {
-    "bf16": formats.BF16, "fp16": formats.FP16, "fp32": formats.FP32,
-    "e4m3": formats.E4M3_ELEMENT, "e5m2": formats.E5M2_ELEMENT,
-    "e2m3": formats.E2M3_ELEMENT, "e3m2": formats.E3M2_ELEMENT, "e2m1": formats.E2M1_ELEMENT,
+    "bf16": formats.BF16,
+    "fp16": formats.FP16,
+    "fp32": formats.FP32,
+    "e4m3": formats.E4M3_ELEMENT,
+    "e5m2": formats.E5M2_ELEMENT,
+    "e2m3": formats.E2M3_ELEMENT,
+    "e3m2": formats.E3M2_ELEMENT,
+    "e2m1": formats.E2M1_ELEMENT,
 }
 ARITHMETIC = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
 #: In the order of `Class` in reference.hpp.
-CLASSES = ("other", "nan_payload", "zero_sign", "subnormal_operand", "subnormal_result", "overflow_result",
-           "special_operand", "one_ulp")
+CLASSES = (
+    "other",
+    "nan_payload",
+    "zero_sign",
+    "subnormal_operand",
+    "subnormal_result",
+    "overflow_result",
+    "special_operand",
+    "one_ulp",
+)
 #: `one_ulp` is a wrong rounding and `other` is anything else: a circuit with those is wrong.
 CORNERS = frozenset(CLASSES) - {"other", "one_ulp"}
 
@@ -73,7 +86,12 @@ def product(left: _Decoded, right: _Decoded) -> _Decoded:
     infinite = (left[3] == Kind.INFINITY) | (right[3] == Kind.INFINITY)
     kind = np.where(infinite, Kind.INFINITY, Kind.FINITE)
     nan = (left[3] == Kind.NAN) | (right[3] == Kind.NAN) | (infinite & (is_zero(left) | is_zero(right)))
-    return left[0] ^ right[0], rounding.wide(left[1].low * right[1].low), left[2] + right[2], np.where(nan, Kind.NAN, kind)
+    return (
+        left[0] ^ right[0],
+        rounding.wide(left[1].low * right[1].low),
+        left[2] + right[2],
+        np.where(nan, Kind.NAN, kind),
+    )
 
 
 def encode(value: _Decoded, element: Element, saturate: bool) -> np.ndarray:
@@ -111,9 +129,13 @@ def _arithmetic(format: str, operation: str, saturate: bool) -> Specification:
     return Specification(
         f"{format}_{operation}{'_sat' if saturate else ''}",
         f"{kind}: {text}{', overflow saturates' if saturate else ''}",
-        tuple(Port(name, element.bits, format) for name in names), (Port("y", element.bits, format),), function,
+        tuple(Port(name, element.bits, format) for name in names),
+        (Port("y", element.bits, format),),
+        function,
         f"y = {call}({', '.join(names)}, {flag});",
-        classify=classify(kind, names, kind, flushed), classes=CLASSES, corners=CORNERS,
+        classify=classify(kind, names, kind, flushed),
+        classes=CLASSES,
+        corners=CORNERS,
     )
 
 
@@ -137,9 +159,13 @@ def _conversion(source: str, target: str, saturate: bool) -> Specification:
     return Specification(
         f"{source}_to_{target}{'_sat' if saturate else ''}",
         f"{a} to {b}, nearest even{', overflow saturates' if saturate else ''}",
-        (Port("a", left.bits, source),), (Port("y", right.bits, target),), function,
+        (Port("a", left.bits, source),),
+        (Port("y", right.bits, target),),
+        function,
         f"y = fp_convert<{a}, {b}>(a, {flag});",
-        classify=classify(a, "a", b, f"fp_convert<{a}, {b}>({a}::flush(a), {flag})"), classes=CLASSES, corners=CORNERS,
+        classify=classify(a, "a", b, f"fp_convert<{a}, {b}>({a}::flush(a), {flag})"),
+        classes=CLASSES,
+        corners=CORNERS,
     )
 
 
@@ -152,9 +178,15 @@ def _from_integer(width: int, target: str) -> Specification:
 
     kind = target.upper()
     return Specification(
-        f"s{width}_to_{target}", f"signed {width}-bit integer to {kind}, nearest even", (Port("a", width, "s"),),
-        (Port("y", element.bits, target),), function, f"y = from_integer<{kind}>(sx(a, {width}));",
-        classify=f"fp_class<{kind}>(want, got, false, 0, false)", classes=CLASSES, corners=CORNERS,
+        f"s{width}_to_{target}",
+        f"signed {width}-bit integer to {kind}, nearest even",
+        (Port("a", width, "s"),),
+        (Port("y", element.bits, target),),
+        function,
+        f"y = from_integer<{kind}>(sx(a, {width}));",
+        classify=f"fp_class<{kind}>(want, got, false, 0, false)",
+        classes=CLASSES,
+        corners=CORNERS,
     )
 
 
@@ -180,10 +212,13 @@ def _to_integer(source: str, width: int, truncate: bool) -> Specification:
     return Specification(
         f"{source}_to_s{width}{'_rtz' if truncate else ''}",
         f"{kind} to a signed {width}-bit integer, {way}; out of range saturates, NaN gives the largest",
-        (Port("a", element.bits, source),), (Port("y", width, "s"),), function,
+        (Port("a", element.bits, source),),
+        (Port("y", width, "s"),),
+        function,
         f"y = to_integer<{kind}>(a, {width}, {'true' if truncate else 'false'});",
         classify=f"{kind}::is_nan(a) ? 1 : {kind}::is_special(a) || want == {most}ull || want == {most + 1}ull ? 2 : 0",
-        classes=("other", "nan_operand", "out_of_range"), corners=frozenset({"nan_operand", "out_of_range"}),
+        classes=("other", "nan_operand", "out_of_range"),
+        corners=frozenset({"nan_operand", "out_of_range"}),
     )
 
 
@@ -203,11 +238,15 @@ def _compare(format: str, operation: str) -> Specification:
 
     kind = format.upper()
     return Specification(
-        f"{format}_{operation}", f"{kind}: a {sign} b; false where one is NaN; -0 equals +0",
-        tuple(Port(name, element.bits, format) for name in "ab"), (Port("y", 1),), function,
+        f"{format}_{operation}",
+        f"{kind}: a {sign} b; false where one is NaN; -0 equals +0",
+        tuple(Port(name, element.bits, format) for name in "ab"),
+        (Port("y", 1),),
+        function,
         f"y = to_double<{kind}>(a) {sign} to_double<{kind}>(b);",
         classify=f"{kind}::is_nan(a) || {kind}::is_nan(b) ? 1 : {kind}::is_zero(a) && {kind}::is_zero(b) ? 2 : 0",
-        classes=("other", "nan_operand", "zero_sign"), corners=frozenset({"nan_operand", "zero_sign"}),
+        classes=("other", "nan_operand", "zero_sign"),
+        corners=frozenset({"nan_operand", "zero_sign"}),
     )
 
 
@@ -219,9 +258,9 @@ def find(name: str) -> Specification | None:
         return _arithmetic(match[1], match[2], bool(match[3]))
     if (match := re.fullmatch(rf"({every})_to_({every})(_sat)?", name)) and match[1] != match[2]:
         return _conversion(match[1], match[2], bool(match[3]))
-    if (match := re.fullmatch(rf"s(8|16|32)_to_({arithmetic})", name)):
+    if match := re.fullmatch(rf"s(8|16|32)_to_({arithmetic})", name):
         return _from_integer(int(match[1]), match[2])
-    if (match := re.fullmatch(rf"({arithmetic})_to_s(8|16|32)(_rtz)?", name)):
+    if match := re.fullmatch(rf"({arithmetic})_to_s(8|16|32)(_rtz)?", name):
         return _to_integer(match[1], int(match[2]), bool(match[3]))
     if match := re.fullmatch(rf"({arithmetic})_(lt|le|eq)", name):
         return _compare(match[1], match[2])

@@ -36,7 +36,9 @@ def _function(format: str, name: str, bound: int) -> Specification:
             exact = compute(np.where(sign, -value, value))
         fraction, power = np.frexp(np.where(np.isfinite(exact), np.abs(exact), 0))
         number = (
-            np.signbit(exact), wide(np.ldexp(fraction, 53).astype(U64)), power.astype(I64) - 53,
+            np.signbit(exact),
+            wide(np.ldexp(fraction, 53).astype(U64)),
+            power.astype(I64) - 53,
             np.where(np.isnan(exact), Kind.NAN, np.where(np.isinf(exact), Kind.INFINITY, Kind.FINITE)),
         )
         return {"y": encode(number, element, False)}
@@ -44,11 +46,17 @@ def _function(format: str, name: str, bound: int) -> Specification:
     kind = format.upper()
     exact = cpp.format(f"to_double<{kind}>(a)")
     return Specification(
-        f"{format}_{name}_ulp{bound}", f"{kind}: {text}, within {bound} ulp",
-        (Port("a", element.bits, format),), (Port("y", element.bits, format),), function,
+        f"{format}_{name}_ulp{bound}",
+        f"{kind}: {text}, within {bound} ulp",
+        (Port("a", element.bits, format),),
+        (Port("y", element.bits, format),),
+        function,
         f"const double exact = {exact}; y = from_double<{kind}>(exact); error = ulps<{kind}>(exact, got);",
-        classify=f"fp_class<{kind}>(want, got, {kind}::is_special(a) || {kind}::is_zero(a), want, {kind}::is_subnormal(a))",
-        classes=CLASSES, corners=CORNERS, bound=float(bound),
+        classify=f"fp_class<{kind}>(want, got, {kind}::is_special(a) || {kind}::is_zero(a), want, "
+        f"{kind}::is_subnormal(a))",
+        classes=CLASSES,
+        corners=CORNERS,
+        bound=float(bound),
     )
 
 

@@ -12,7 +12,9 @@ _U = np.uint64
 
 def _most_negative(ports: tuple[Port, ...]) -> dict:
     """Classes for signed operands: wrong only where an operand is the most negative value."""
-    tests = [f"{port.name} == {1 << (port.width - 1)}ull" for port in ports if port.format == "s" and port.elements == 1]
+    tests = [
+        f"{port.name} == {1 << (port.width - 1)}ull" for port in ports if port.format == "s" and port.elements == 1
+    ]
     if not tests:
         return {}
     return {
@@ -67,8 +69,11 @@ def _sum(name: str, sign: str, width: int) -> Specification:
 def _compare(name: str, sign: str, width: int) -> Specification:
     ports = _pair(sign, width)
     compare = {
-        "lt": (np.less, "<"), "le": (np.less_equal, "<="), "eq": (np.equal, "=="),
-        "min": (np.minimum, "<"), "max": (np.maximum, ">"),
+        "lt": (np.less, "<"),
+        "le": (np.less_equal, "<="),
+        "eq": (np.equal, "=="),
+        "min": (np.minimum, "<"),
+        "max": (np.maximum, ">"),
     }[name]
 
     def function(values: Values) -> Values:
@@ -84,7 +89,13 @@ def _compare(name: str, sign: str, width: int) -> Specification:
         cpp, verilog, out = f"y = {test};", f"assign y = {check};", Port("y", 1)
     kind = {"lt": "a < b", "le": "a <= b", "eq": "a == b", "min": "the smaller", "max": "the larger"}[name]
     return Specification(
-        f"{name}_{sign}{width}", f"{kind} of two {width}-bit values", ports, (out,), function, cpp, verilog,
+        f"{name}_{sign}{width}",
+        f"{kind} of two {width}-bit values",
+        ports,
+        (out,),
+        function,
+        cpp,
+        verilog,
         **_most_negative(ports),
     )
 
@@ -94,7 +105,9 @@ def _product(name: str, sign: str, width: int) -> Specification:
     ports = _pair(sign, width)
     wide = 2 * width if name == "mul" else max(32, 2 * width + 16)
     if wide > 64:
-        raise ValueError(f"{name}_{sign}{width} is wider than 64 bits: width must be at most {32 if name == 'mul' else 24}")
+        raise ValueError(
+            f"{name}_{sign}{width} is wider than 64 bits: width must be at most {32 if name == 'mul' else 24}"
+        )
     addend = Port("c", wide, sign)
 
     def function(values: Values) -> Values:
@@ -127,8 +140,14 @@ def _mixed(width: int) -> Specification:
         return {"y": a * b & _U(mask(2 * width))}
 
     return Specification(
-        f"mul_su{width}", f"exact {width}x{width} product, signed times unsigned", ports, (Port("y", 2 * width, "s"),),
-        function, f"y = (u64)sx(a, {width}) * b;", "assign y = $signed(a) * $signed({1'b0, b});", **_most_negative(ports),
+        f"mul_su{width}",
+        f"exact {width}x{width} product, signed times unsigned",
+        ports,
+        (Port("y", 2 * width, "s"),),
+        function,
+        f"y = (u64)sx(a, {width}) * b;",
+        "assign y = $signed(a) * $signed({1'b0, b});",
+        **_most_negative(ports),
     )
 
 
@@ -144,14 +163,21 @@ def _dot(sign: str, width: int, elements: int) -> Specification:
         return {"y": pattern((a * b).sum(axis=1), wide)}
 
     term = f"(u64){_cast(sign, 'a(i)', width)} * (u64){_cast(sign, 'b(i)', width)}"
-    pick = [f"a[{i * width} +: {width}]" for i in range(elements)], [f"b[{i * width} +: {width}]" for i in range(elements)]
+    pick = (
+        [f"a[{i * width} +: {width}]" for i in range(elements)],
+        [f"b[{i * width} +: {width}]" for i in range(elements)],
+    )
     if sign == "s":
         terms = " + ".join(f"$signed({a}) * $signed({b})" for a, b in zip(*pick, strict=True))
     else:
         terms = " + ".join(f"{a} * {b}" for a, b in zip(*pick, strict=True))
     return Specification(
-        f"dot_{sign}{width}x{elements}", f"exact dot product of {elements} pairs of {width}-bit values", ports,
-        (Port("y", wide, sign),), function, f"y = 0; for (int i = 0; i < {elements}; i++) y += {term};",
+        f"dot_{sign}{width}x{elements}",
+        f"exact dot product of {elements} pairs of {width}-bit values",
+        ports,
+        (Port("y", wide, sign),),
+        function,
+        f"y = 0; for (int i = 0; i < {elements}; i++) y += {term};",
         f"assign y = {terms};",
     )
 
@@ -172,18 +198,23 @@ def _shift(name: str, width: int) -> Specification:
         return {"y": (left if name in ("shl", "rotl") else right) & _U(mask(width))}
 
     cpp = {
-        "shl": "y = a << n;", "shr": "y = a >> n;", "sar": f"y = (u64)(sx(a, {width}) >> n);",
+        "shl": "y = a << n;",
+        "shr": "y = a >> n;",
+        "sar": f"y = (u64)(sx(a, {width}) >> n);",
         "rotl": f"y = n ? (a << n) | (a >> ({width} - n)) : a;",
     }[name]
     verilog = {
-        "shl": "assign y = a << n;", "shr": "assign y = a >> n;", "sar": "assign y = $signed(a) >>> n;",
+        "shl": "assign y = a << n;",
+        "shr": "assign y = a >> n;",
+        "sar": "assign y = $signed(a) >>> n;",
         "rotl": f"wire [{2 * width - 1}:0] d = {{a, a}} << n; assign y = d[{2 * width - 1}:{width}];",
     }[name]
     if width & (width - 1):
         raise ValueError(f"{name}_{width}: width must be a power of two, at most 64")
     text = {"shl": "left shift", "shr": "logical right shift", "sar": "arithmetic right shift", "rotl": "left rotation"}
-    return Specification(f"{name}_{width}", f"{width}-bit {text[name]}", ports, (Port("y", width),), function,
-                         cpp, verilog)
+    return Specification(
+        f"{name}_{width}", f"{width}-bit {text[name]}", ports, (Port("y", width),), function, cpp, verilog
+    )
 
 
 def _count(name: str, width: int) -> Specification:
@@ -209,16 +240,22 @@ def _count(name: str, width: int) -> Specification:
         chain = f"a[{index}] ? {bits}'d{place} : ({chain})"
     verilog = f"assign y = {' + '.join(f'a[{i}]' for i in range(width)) if name == 'popcount' else chain};"
     text = {"popcount": "number of ones", "lzc": "leading zeros (all of them for 0)", "tzc": "trailing zeros"}[name]
-    return Specification(f"{name}_{width}", f"{text} in {width} bits", (Port("a", width),), (Port("y", bits),), function,
-                         cpp, verilog)
+    return Specification(
+        f"{name}_{width}", f"{text} in {width} bits", (Port("a", width),), (Port("y", bits),), function, cpp, verilog
+    )
 
 
 def _absolute(width: int) -> Specification:
     port = Port("a", width, "s")
     return Specification(
-        f"abs_s{width}", f"absolute value of a {width}-bit value (the most negative one as unsigned)", (port,),
-        (Port("y", width),), lambda values: {"y": pattern(np.abs(signed(values["a"], width)), width)},
-        f"y = sx(a, {width}) < 0 ? -a : a;", "assign y = $signed(a) < 0 ? -a : a;", **_most_negative((port,)),
+        f"abs_s{width}",
+        f"absolute value of a {width}-bit value (the most negative one as unsigned)",
+        (port,),
+        (Port("y", width),),
+        lambda values: {"y": pattern(np.abs(signed(values["a"], width)), width)},
+        f"y = sx(a, {width}) < 0 ? -a : a;",
+        "assign y = $signed(a) < 0 ? -a : a;",
+        **_most_negative((port,)),
     )
 
 
@@ -249,4 +286,3 @@ def find(name: str) -> Specification | None:
 def names() -> list[str]:
     """An example of every family and sign."""
     return [name for _, _, examples in _FAMILIES for name in examples.split()]
-

@@ -67,11 +67,13 @@ class PipelinedCircuit(wiring.Component):
         if unknown:
             raise ValueError(f"circuit has gates {sorted(unknown)}; allowed are {sorted(_KINDS)}")
         self.gates, self.latency = gates, latency
-        super().__init__({
-            **{name: In(len(nets)) for name, nets in gates.inputs.items()},
-            **{name: Out(len(nets)) for name, nets in gates.outputs.items()},
-            "enable": In(1, init=1),
-        })
+        super().__init__(
+            {
+                **{name: In(len(nets)) for name, nets in gates.inputs.items()},
+                **{name: Out(len(nets)) for name, nets in gates.outputs.items()},
+                "enable": In(1, init=1),
+            }
+        )
 
     def _stages(self) -> dict[int, int]:
         """The pipeline stage of every gate's output, 0 to latency - 1, by its level."""
@@ -123,19 +125,28 @@ class VariantBlockDot(wiring.Component):
         lanes = formats.lanes.size
         ports = {name: len(nets) for name, nets in (*gates.inputs.items(), *gates.outputs.items())}
         if formats.coarse_bits or formats.infinities or formats.halves or ports != {"a": lanes, "b": lanes, "y": width}:
-            raise ValueError(f"a variant needs formats of plain integers and a circuit with ports a[{lanes}], b[{lanes}], "
-                             f"y[{width}], not {', '.join(formats.names)} and {ports}")
+            raise ValueError(
+                f"a variant needs formats of plain integers and a circuit with ports a[{lanes}], b[{lanes}], "
+                f"y[{width}], not {', '.join(formats.names)} and {ports}"
+            )
         self.formats, self.latency = formats, 3
         self._circuit = PipelinedCircuit(gates, self.latency)
-        super().__init__({
-            "a": In(formats.lanes), "b": In(formats.lanes), "enable": In(1, init=1),
-            "sums": Out(data.ArrayLayout(signed(width), 1)),
-        })
+        super().__init__(
+            {
+                "a": In(formats.lanes),
+                "b": In(formats.lanes),
+                "enable": In(1, init=1),
+                "sums": Out(data.ArrayLayout(signed(width), 1)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.circuit = circuit = self._circuit
         m.d.comb += [
-            circuit.a.eq(self.a), circuit.b.eq(self.b), circuit.enable.eq(self.enable), self.sums[0].eq(circuit.y),
+            circuit.a.eq(self.a),
+            circuit.b.eq(self.b),
+            circuit.enable.eq(self.enable),
+            self.sums[0].eq(circuit.y),
         ]
         return m

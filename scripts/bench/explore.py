@@ -29,8 +29,8 @@ def figures(long: bool = False) -> list[Figure]:
     result.append(mutants(1000 if long else 200))
     with tempfile.TemporaryDirectory() as folder:
         archive = Archive(Path(folder) / "archive.sqlite")
-        result += multipliers(archive, "mul_u8", 400 if long else 60)
-        result += multipliers(archive, "mul_u16", 120 if long else 24)
+        result += multipliers(archive, "mul_u8", 400 if long else 48)
+        result += multipliers(archive, "mul_u16", 120 if long else 16)
         archive.close()
     return result + dots.figures()
 
@@ -41,10 +41,17 @@ def prefix_nodes() -> list[Figure]:
     for width, target in PREFIX.items():
         start = time.monotonic()
         nodes, seeds = anneal.best(width, target)
-        result.append(Figure(
-            f"explore.prefix{width}_nodes", len(nodes), "nodes", f"<= {target}", reference=BEST,
-            how=f"depth {prefix.depth(width, nodes)}; simulated annealing from Sklansky's graph, {seeds} seed(s), "
-                f"{time.monotonic() - start:.1f} s"))
+        result.append(
+            Figure(
+                f"explore.prefix{width}_nodes",
+                len(nodes),
+                "nodes",
+                f"<= {target}",
+                reference=BEST,
+                how=f"depth {prefix.depth(width, nodes)}; simulated annealing from Sklansky's graph, {seeds} seed(s), "
+                f"{time.monotonic() - start:.1f} s",
+            )
+        )
     return result
 
 
@@ -59,9 +66,13 @@ def exhaustive() -> Figure:
     wall, cpu = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     right = result.wrong == 0 and result.checked == 1 << 32
     return Figure(
-        "verify.exhaustive16_seconds", round(cpu, 1) if right else None, "s", "<= 60",
-        how=f"{result.checked} operand pairs, {result.wrong} wrong; CPU time of the one process ({wall:.1f} s on the wall, "
-            f"load {os.getloadavg()[0]:.1f}); compiled in {build:.1f} s")
+        "verify.exhaustive16_seconds",
+        round(cpu, 1) if right else None,
+        "s",
+        "<= 60",
+        how=f"{result.checked} operand pairs, {result.wrong} wrong; CPU time of the one process ({wall:.1f} s wall, "
+        f"load {os.getloadavg()[0]:.1f}); compiled in {build:.1f} s",
+    )
 
 
 def mutants(count: int) -> Figure:
@@ -73,8 +84,10 @@ def mutants(count: int) -> Figure:
             netlist = graphs.render({"kind": "compressor", "rows": rows, "tree": "dadda", "adder": "sklansky"}, found)
             share = count if width < 32 else count // 2
             score = mutate.score(netlist, found, share, seed=width)
-            parts.append(f"{width} bits {rows}: {score.caught}/{score.faults}, {score.equivalent} equivalent, "
-                         f"{score.unsettled} unsettled")
+            parts.append(
+                f"{width} bits {rows}: {score.caught}/{score.faults}, {score.equivalent} equivalent, "
+                f"{score.unsettled} unsettled"
+            )
             for name in ("faults", "caught", "equivalent", "unsettled"):
                 setattr(total, name, getattr(total, name) + getattr(score, name))
     return Figure("verify.mutants_caught", round(total.share, 4), "", ">= 1", how="; ".join(parts))
@@ -101,16 +114,32 @@ def multipliers(archive: Archive, name: str, count: int) -> list[Figure]:
         row = min(rows, key=lambda row: row["area"] * row["delay"])
         return f"{row['area']:.0f} GE x {row['delay']:.0f} ps = {row['area'] * row['delay'] / 1000:.1f}k"
 
-    text = "; ".join(f"{origin.removeprefix('baseline: ')}: {hits} of 3 points dominated, least area x delay "
-                     f"{product([row for row in given if row['origin'] == origin])}" for origin, hits in beaten.items())
+    text = "; ".join(
+        f"{origin.removeprefix('baseline: ')}: {hits} of 3 points dominated, least area x delay "
+        f"{product([row for row in given if row['origin'] == origin])}"
+        for origin, hits in beaten.items()
+    )
     key = "mul8" if name == "mul_u8" else "mul16"
-    result = [Figure(
-        f"explore.{key}_dominates", "both" if holds else "not both", "", "dominate both, be dominated nowhere", holds,
-        how=f"{text}; the front: {product(best)}, {worse} of {len(best)} points dominated; {outcome.judged} candidates, "
-            f"recipe {recipe.hash}")]
+    result = [
+        Figure(
+            f"explore.{key}_dominates",
+            "both" if holds else "not both",
+            "",
+            "dominate both, be dominated nowhere",
+            holds,
+            how=f"{text}; the front: {product(best)}, {worse} of {len(best)} dominated; {outcome.judged} candidates, "
+            f"recipe {recipe.hash}",
+        )
+    ]
     if key == "mul8":
-        result.append(Figure(
-            "explore.candidates_per_minute", round(outcome.judged / seconds * 60, 1), "1/min", ">= 30",
-            how=f"{outcome.judged} candidates of {name} in {seconds:.1f} s on the wall, 2 processes, baselines included, "
-                f"load {os.getloadavg()[0]:.1f}"))
+        result.append(
+            Figure(
+                "explore.candidates_per_minute",
+                round(outcome.judged / seconds * 60, 1),
+                "1/min",
+                ">= 30",
+                how=f"{outcome.judged} candidates of {name} in {seconds:.1f} s, 2 processes, baselines included, "
+                f"load {os.getloadavg()[0]:.1f}",
+            )
+        )
     return result

@@ -16,19 +16,22 @@ MAX_GATES = 200_000
 LIMITS = sandbox.Limits(seconds=20, memory=1 << 30, disk=64 << 20, output=32 << 20, processes=16)
 
 ALLOWED_FUNCTIONS = {"$signed", "$unsigned", "$clog2"}
-REFUSED_WORDS = frozenset("""
-    accept_on alias assert assume before bind bins binsof casex casez chandle checker class clocking config constraint
-    context cover covergroup coverpoint cross deassign defparam design disable dist edge endclass event expect export
-    extends extern final first_match force foreach forever fork highz0 highz1 iff ifnone implements import incdir include
-    initial inout instance interconnect interface join join_any join_none large library liblist local macromodule matches
-    medium modport nettype new nexttime null package primitive program property protected pull0 pull1 pulldown pullup
-    pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase randsequence real realtime ref reject_on release
-    repeat restrict rtran s_always sequence shortreal showcancelled small soft solve specify specparam static string
-    strong strong0 strong1 super supply0 supply1 sync_accept_on table tagged this throughout time timeprecision timeunit
-    tran tri tri0 tri1 triand trior trireg unique unique0 untyped use uwire virtual wait wait_order wand weak weak0 weak1
-    while with within wor priority do return break continue tranif0 tranif1 rtranif0 rtranif1 nmos pmos cmos rnmos rpmos
-    rcmos posedge negedge always_ff always_latch
-""".split())
+REFUSED_WORDS = frozenset(
+    """
+    accept_on alias assert assume before bind bins binsof casex casez chandle checker class clocking config
+    constraint context cover covergroup coverpoint cross deassign defparam design disable dist edge endclass event
+    expect export extends extern final first_match force foreach forever fork highz0 highz1 iff ifnone implements
+    import incdir include initial inout instance interconnect interface join join_any join_none large library
+    liblist local macromodule matches medium modport nettype new nexttime null package primitive program property
+    protected pull0 pull1 pulldown pullup pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase
+    randsequence real realtime ref reject_on release repeat restrict rtran s_always sequence shortreal showcancelled
+    small soft solve specify specparam static string strong strong0 strong1 super supply0 supply1 sync_accept_on
+    table tagged this throughout time timeprecision timeunit tran tri tri0 tri1 triand trior trireg unique unique0
+    untyped use uwire virtual wait wait_order wand weak weak0 weak1 while with within wor priority do return break
+    continue tranif0 tranif1 rtranif0 rtranif1 nmos pmos cmos rnmos rpmos rcmos posedge negedge always_ff
+    always_latch
+    """.split()
+)
 
 
 class Refused(ValueError):

@@ -22,13 +22,22 @@ def program() -> Path:
     path = cache() / f"anneal-{digest}"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=path.parent) as work:
-            subprocess.run(["g++", "-std=gnu++17", "-O3", "-march=native", "-o", f"{work}/anneal", str(SOURCE)], check=True)
+            subprocess.run(
+                ["g++", "-std=gnu++17", "-O3", "-march=native", "-o", f"{work}/anneal", str(SOURCE)], check=True
+            )
             os.replace(f"{work}/anneal", path)
     return path
 
 
-def search(width: int, depth: int | None = None, *, seed: int = 1, steps: int = 20_000_000, target: int = 0,
-           temperature: float | None = None) -> list[Node]:
+def search(
+    width: int,
+    depth: int | None = None,
+    *,
+    seed: int = 1,
+    steps: int = 20_000_000,
+    target: int = 0,
+    temperature: float | None = None,
+) -> list[Node]:
     """The smallest graph found of `width` (3 to 128) and at most `depth` levels (the least possible if not given).
 
     The search stops at `target` nodes. The graph is checked before it is returned.

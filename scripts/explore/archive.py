@@ -53,36 +53,57 @@ class Archive:
 
     def find(self, specification: str, recipe: str, netlist: str) -> dict | None:
         """The stored result of a circuit, or None."""
-        row = self._base.execute("select result from circuit where specification=? and recipe=? and netlist=?",
-                                 (specification, recipe, netlist)).fetchone()
+        row = self._base.execute(
+            "select result from circuit where specification=? and recipe=? and netlist=?",
+            (specification, recipe, netlist),
+        ).fetchone()
         return json.loads(row[0]) if row else None
 
     def known(self, specification: str, recipe: str) -> frozenset[str]:
         """Canonical netlists whose result is stored: what the cache holds."""
-        rows = self._base.execute("select netlist from circuit where specification=? and recipe=?",
-                                  (specification, recipe)).fetchall()
+        rows = self._base.execute(
+            "select netlist from circuit where specification=? and recipe=?", (specification, recipe)
+        ).fetchall()
         return frozenset(netlist for (netlist,) in rows)
 
     def add_circuit(self, specification: str, recipe: str, netlist: str, result: dict) -> None:
-        self._base.execute("insert or ignore into circuit values (?, ?, ?, ?)",
-                           (specification, recipe, netlist, text(result)))
+        self._base.execute(
+            "insert or ignore into circuit values (?, ?, ?, ?)", (specification, recipe, netlist, text(result))
+        )
 
-    def add_submission(self, run: str, number: int, *, specification: str, kind: str, content: str, recipe: str,
-                       netlist: str | None, origin: str, rationale: str, result: dict) -> str:
+    def add_submission(
+        self,
+        run: str,
+        number: int,
+        *,
+        specification: str,
+        kind: str,
+        content: str,
+        recipe: str,
+        netlist: str | None,
+        origin: str,
+        rationale: str,
+        result: dict,
+    ) -> str:
         """Record what was suggested and what came of it, in one transaction; returns the candidate's id."""
         key = candidate_id(specification, kind, content)
         with self._base:
             self._base.execute("begin")
-            self._base.execute("insert or ignore into candidate values (?, ?, ?, ?)", (key, specification, kind, content))
-            self._base.execute("insert or replace into submission values (?, ?, ?, ?, ?, ?, ?, ?)",
-                               (run, number, key, recipe, netlist, origin, rationale, text(result)))
+            self._base.execute(
+                "insert or ignore into candidate values (?, ?, ?, ?)", (key, specification, kind, content)
+            )
+            self._base.execute(
+                "insert or replace into submission values (?, ?, ?, ?, ?, ?, ?, ?)",
+                (run, number, key, recipe, netlist, origin, rationale, text(result)),
+            )
         return key
 
     def submissions(self, run: str) -> list[dict]:
         """What a run has judged so far, in order."""
         rows = self._base.execute(
             "select number, candidate, netlist, origin, rationale, result from submission where run=? order by number",
-            (run,)).fetchall()
+            (run,),
+        ).fetchall()
         names = ("number", "candidate", "netlist", "origin", "rationale", "result")
         return [dict(zip(names, row, strict=True)) | {"result": json.loads(row[-1])} for row in rows]
 
@@ -92,7 +113,9 @@ class Archive:
             "select c.netlist, c.result, (select s.candidate from submission s where s.netlist=c.netlist and "
             "s.recipe=c.recipe order by s.run, s.number limit 1), (select s.origin from submission s where "
             "s.netlist=c.netlist and s.recipe=c.recipe order by s.run, s.number limit 1) "
-            "from circuit c where specification=? and recipe=? order by c.netlist", (specification, recipe)).fetchall()
+            "from circuit c where specification=? and recipe=? order by c.netlist",
+            (specification, recipe),
+        ).fetchall()
         found = [{"netlist": n, "result": json.loads(r), "candidate": c, "origin": o} for n, r, c, o in rows]
         return [entry for entry in found if entry["result"]["verdict"] == "correct"]
 
@@ -103,8 +126,12 @@ class Archive:
 
     def export(self) -> Iterator[str]:
         """The whole archive as JSON lines in a fixed order: equal archives give equal bytes."""
-        for table, order in (("recipe", "hash"), ("candidate", "id"), ("circuit", "specification, recipe, netlist"),
-                             ("submission", "run, number")):
+        for table, order in (
+            ("recipe", "hash"),
+            ("candidate", "id"),
+            ("circuit", "specification, recipe, netlist"),
+            ("submission", "run, number"),
+        ):
             cursor = self._base.execute(f"select * from {table} order by {order}")
             names = [column[0] for column in cursor.description]
             for row in cursor:

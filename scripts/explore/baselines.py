@@ -12,8 +12,14 @@ VARIANTS = {"yosys": "", "yosys booth": "-booth"}
 
 @functools.lru_cache(maxsize=32)
 def _netlist_text(name: str, text: str, option: str) -> str:
-    commands = ["read_verilog -sv /in/baseline.v", f"hierarchy -check -top {name}",
-                f"synth -noabc -flatten {option} -top {name}", "simplemap", "opt_clean", "write_json netlist.json"]
+    commands = [
+        "read_verilog -sv /in/baseline.v",
+        f"hierarchy -check -top {name}",
+        f"synth -noabc -flatten {option} -top {name}",
+        "simplemap",
+        "opt_clean",
+        "write_json netlist.json",
+    ]
     return elaborate.yosys(commands, ["netlist.json"], {"baseline.v": text})["netlist.json"]
 
 

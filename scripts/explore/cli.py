@@ -40,8 +40,12 @@ def command(proposer: str, seed: int) -> str | list[str]:
 @app.callback(invoke_without_command=True)
 def run(
     context: typer.Context,
-    block_name: str = typer.Option("", "--block", envvar="SERRANO_BLOCK", help="Specification: mul_s8, add_u32, dot_s8x32, ..."),
-    budget: str = typer.Option("2m", envvar="SERRANO_BUDGET", help="90s, 10m, a number of candidates, or both: 10m,200."),
+    block_name: str = typer.Option(
+        "", "--block", envvar="SERRANO_BLOCK", help="Specification: mul_s8, add_u32, dot_s8x32, ..."
+    ),
+    budget: str = typer.Option(
+        "2m", envvar="SERRANO_BUDGET", help="90s, 10m, a number of candidates, or both: 10m,200."
+    ),
     proposer: str = typer.Option("", envvar="SERRANO_PROPOSER", help="Program, or evolve, optuna, files DIR, chat ..."),
     liberty: str = typer.Option("", envvar="SERRANO_LIBERTY", help="Liberty file; else the built-in library."),
     archive: Path = typer.Option(STORE / "archive.sqlite", help="Archive; it is made if it is not there."),
@@ -73,9 +77,11 @@ def run(
         except protocol.ProposerGone as error:
             _fail(str(error))
         outcome = session.run(program, limits)
-    typer.echo(f"{outcome.judged} candidates judged ({outcome.replayed} were in the archive) in {outcome.seconds:.1f} s: "
-               f"{', '.join(f'{count} {verdict}' for verdict, count in sorted(outcome.verdicts.items())) or 'none'}; "
-               f"{outcome.reason}")
+    typer.echo(
+        f"{outcome.judged} candidates judged ({outcome.replayed} were in the archive) in {outcome.seconds:.1f} s: "
+        f"{', '.join(f'{count} {verdict}' for verdict, count in sorted(outcome.verdicts.items())) or 'none'}; "
+        f"{outcome.reason}"
+    )
     write_front(store, block_name, recipe, out / block_name)
 
 
@@ -87,7 +93,9 @@ def write_front(store: Archive, name: str, recipe: Recipe, out: Path) -> list[di
     given = [row for row in points if (row["origin"] or "").startswith("baseline: ")]
     title = f"{name}: area and delay after synthesis"
     pareto.plot(points, best, given, out / "front.svg", title)
-    notes = [f"recipe {recipe.hash}; built-in library" if not recipe.liberty else f"recipe {recipe.hash}; given library"]
+    notes = [
+        f"recipe {recipe.hash}; built-in library" if not recipe.liberty else f"recipe {recipe.hash}; given library"
+    ]
     for mine in ("yosys", "yosys booth"):
         rows = [row for row in given if row["origin"] == f"baseline: {mine}"]
         if rows:
@@ -105,7 +113,7 @@ def write_front(store: Archive, name: str, recipe: Recipe, out: Path) -> list[di
 
 @app.command("check")
 def check(file: Path, block_name: str = typer.Option(..., "--block")) -> None:
-    """Judge one candidate file (graph text `.json`, or Verilog) and print the result. Exit code 1 if it is not correct."""
+    """Judge one candidate file (graph text `.json`, or Verilog) and print the result. Exit code 1 if it is wrong."""
     try:
         kind = "graph" if file.suffix == ".json" else "verilog"
         judged = judge(Candidate(kind, file.read_text(), f"file: {file.name}"), block(block_name), Recipe())

@@ -1,8 +1,8 @@
 """The tile's block dot as it was first written by hand, against one compressor tree for the whole sum of products.
 
-The hand-written unit is `hw.numerics.BlockDot` for MXINT8, as it is emitted: its registers are taken out (it is a straight
-pipeline, which `scripts.verify.pipeline` checks), so that both are the same combinational function, `dot_s8x32`, and go
-through the same recipe. Flip-flops are counted apart.
+The hand-written unit is `hw.numerics.BlockDot` for MXINT8, as it is emitted: its registers are taken out (it is a
+straight pipeline, which `scripts.verify.pipeline` checks), so that both are the same combinational function,
+`dot_s8x32`, and go through the same recipe. Flip-flops are counted apart.
 """
 
 import dataclasses
@@ -22,7 +22,9 @@ SPECIFICATION = "dot_s8x32"
 LIMITS = sandbox.Limits(seconds=300, memory=4 << 30)
 VARIANT_GRAPHS = [
     {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
-    for rows in ("and", "booth") for tree in ("dadda", "arrival") for adder in ("ladner_fischer", "serial")
+    for rows in ("and", "booth")
+    for tree in ("dadda", "arrival")
+    for adder in ("ladner_fischer", "serial")
 ]
 
 
@@ -35,8 +37,16 @@ def hand_written(option: str) -> tuple[Netlist, int]:
     with tempfile.TemporaryDirectory() as folder:
         emit(BlockDot(FormatSet(["MXINT8"])), "unit", Path(folder))
         files = {path.name: path.read_text() for path in sorted(Path(folder).glob("*.v"))}
-    commands = [*(f"read_verilog /in/{name}" for name in files), f"synth -noabc -flatten {option} -top unit",
-                "dfflegalize -cell $_DFF_P_ 01", "simplemap", "opt_expr", "opt_merge", "opt_clean", "write_json netlist.json"]
+    commands = [
+        *(f"read_verilog /in/{name}" for name in files),
+        f"synth -noabc -flatten {option} -top unit",
+        "dfflegalize -cell $_DFF_P_ 01",
+        "simplemap",
+        "opt_expr",
+        "opt_merge",
+        "opt_clean",
+        "write_json netlist.json",
+    ]
     raw = parse(elaborate.yosys(commands, ["netlist.json"], files, LIMITS)["netlist.json"], "unit")
     tied = prune(tie(raw, {"enable": 1, "rst": 0}))
     inputs = {name: tied.inputs[name] for name in ("a", "b")}
@@ -51,7 +61,9 @@ def _points(netlist: Netlist, specification: Specification, recipe: Recipe, orig
     wrong, how = correctness(netlist, specification, certified=True)
     if wrong is not None:
         raise RuntimeError(f"{origin} does not compute {specification.name}: {how}: {wrong}")
-    return [{"origin": origin, **dataclasses.asdict(point)} for point in measure.measure(netlist, specification, recipe)]
+    return [
+        {"origin": origin, **dataclasses.asdict(point)} for point in measure.measure(netlist, specification, recipe)
+    ]
 
 
 def saving(given: list[dict], ours: list[dict]) -> tuple[float, str]:
@@ -64,8 +76,10 @@ def saving(given: list[dict], ours: list[dict]) -> tuple[float, str]:
             continue
         best = min(fits, key=lambda point: point["area"])
         shares.append(1 - best["area"] / row["area"])
-        words.append(f"{row['origin']} {row['flavour']} {row['area']:.0f} GE@{row['delay']:.0f} ps -> {best['area']:.0f}@"
-                     f"{best['delay']:.0f} ({best['origin']}), {100 * shares[-1]:.1f} %")
+        words.append(
+            f"{row['origin']} {row['flavour']} {row['area']:.0f} GE@{row['delay']:.0f} ps -> {best['area']:.0f}@"
+            f"{best['delay']:.0f} ({best['origin']}), {100 * shares[-1]:.1f} %"
+        )
     return max(shares, default=0.0), "; ".join(words)
 
 
@@ -82,14 +96,29 @@ def figures() -> list[Figure]:
         name = f"{graph['rows']} {graph['tree']} {graph['adder']}"
         ours += _points(graphs.render(graph, dot), dot, recipe, name)
     share, words = saving(pareto.front(given), ours)
-    result.append(Figure("explore.dot_area_saving", round(share, 3), "", ">= 0.1",
-                         how=f"combinational part at no more delay, recipe {recipe.hash}; {words}; the hand-written unit "
-                             f"has {flops} flip-flops besides, a variant's depend on where it is cut"))
+    result.append(
+        Figure(
+            "explore.dot_area_saving",
+            round(share, 3),
+            "",
+            ">= 0.1",
+            how=f"combinational part at no more delay, recipe {recipe.hash}; {words}; the hand-written unit "
+            f"has {flops} flip-flops besides, a variant's depend on where it is cut",
+        )
+    )
     mac = block("mac_s8")
-    given = [point for name, candidate in candidates(mac)
-             for point in _points(circuit(candidate, mac), mac, recipe, f"hand, {name}")]
-    ours = [point for graph in VARIANT_GRAPHS for point in
-            _points(graphs.render(graph, mac), mac, recipe, f"{graph['rows']} {graph['tree']} {graph['adder']}")]
+    given = [
+        point
+        for name, candidate in candidates(mac)
+        for point in _points(circuit(candidate, mac), mac, recipe, f"hand, {name}")
+    ]
+    ours = [
+        point
+        for graph in VARIANT_GRAPHS
+        for point in _points(
+            graphs.render(graph, mac), mac, recipe, f"{graph['rows']} {graph['tree']} {graph['adder']}"
+        )
+    ]
     share, words = saving(pareto.front(given), ours)
     result.append(Figure("explore.mac_area_saving", round(share, 3), "", ">= 0.1", how=words))
     return result

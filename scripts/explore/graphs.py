@@ -1,11 +1,11 @@
 """Graph text: JSON that says a circuit in few words; checked in linear time and rendered by this code alone.
 
-    {"kind": "prefix", "nodes": [[i, k, j], ...]}                     an adder (`add_` specifications)
-    {"kind": "prefix", "name": "sklansky"}                            a classical one
-    {"kind": "compressor", "rows": "and" | "booth", "tree": [["f", x, y, z], ["h", x, y], ...],
-     "adder": "sklansky" | [[i, k, j], ...]}                          sums of products (`mul_`, `mac_`, `dot_`)
-    {"kind": "compressor", "rows": "and", "tree": "dadda" | "wallace" | "arrival", "adder": ...}
-    {"kind": "table", "rows": [result, ...]}                          up to 12 operand bits: one result a row
+{"kind": "prefix", "nodes": [[i, k, j], ...]}                     an adder (`add_` specifications)
+{"kind": "prefix", "name": "sklansky"}                            a classical one
+{"kind": "compressor", "rows": "and" | "booth", "tree": [["f", x, y, z], ["h", x, y], ...],
+ "adder": "sklansky" | [[i, k, j], ...]}                          sums of products (`mul_`, `mac_`, `dot_`)
+{"kind": "compressor", "rows": "and", "tree": "dadda" | "wallace" | "arrival", "adder": ...}
+{"kind": "table", "rows": [result, ...]}                          up to 12 operand bits: one result a row
 """
 
 from golden.specifications import Specification

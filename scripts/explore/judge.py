@@ -50,8 +50,9 @@ def block(name: str) -> Specification:
     specification = specifications.find(name)
     if specification.bound is not None:
         raise ValueError(f"{name} has an error bound; bounded functions can be verified but not explored yet")
-    return specification.reduced({p.name for p in specification.inputs if not p.optional}
-                                 | {p.name for p in specification.outputs})
+    return specification.reduced(
+        {p.name for p in specification.inputs if not p.optional} | {p.name for p in specification.outputs}
+    )
 
 
 def circuit(candidate: Candidate, specification: Specification) -> Netlist:
@@ -74,7 +75,9 @@ def judge_named(candidate: Candidate, name: str, recipe: Recipe, known: frozense
     return judge(candidate, block(name), recipe, known)
 
 
-def judge(candidate: Candidate, specification: Specification, recipe: Recipe, known: frozenset[str] = frozenset()) -> Judged:
+def judge(
+    candidate: Candidate, specification: Specification, recipe: Recipe, known: frozenset[str] = frozenset()
+) -> Judged:
     """Everything about one candidate. `known`: canonical netlists whose result the archive has; theirs is `known`."""
     try:
         netlist = circuit(candidate, specification)
@@ -91,8 +94,15 @@ def judge(candidate: Candidate, specification: Specification, recipe: Recipe, kn
         points = measure.measure(netlist, specification, recipe)
     except MeasureError as error:
         return Judged({"verdict": "unmeasured", "reason": str(error)}, key)
-    return Judged({"verdict": "correct", "proof": how, "gates": len(netlist.cells),
-                   "points": [dataclasses.asdict(point) for point in points]}, key)
+    return Judged(
+        {
+            "verdict": "correct",
+            "proof": how,
+            "gates": len(netlist.cells),
+            "points": [dataclasses.asdict(point) for point in points],
+        },
+        key,
+    )
 
 
 def correctness(netlist: Netlist, specification: Specification, certified: bool = False) -> tuple[dict | None, str]:
@@ -126,7 +136,9 @@ def _counter(specification: Specification, count: int) -> Values:
     """All operand sets; the first port counts fastest."""
     counter, values, at = np.arange(count, dtype=np.uint64), {}, 0
     for port in specification.inputs:
-        parts = [(counter >> np.uint64(at + i * port.width)) & np.uint64((1 << port.width) - 1) for i in range(port.elements)]
+        parts = [
+            (counter >> np.uint64(at + i * port.width)) & np.uint64((1 << port.width) - 1) for i in range(port.elements)
+        ]
         values[port.name] = np.stack(parts, axis=1) if port.elements > 1 else parts[0]
         at += port.bits
     return values
@@ -141,7 +153,9 @@ def _compare(netlist: Netlist, specification: Specification, values: Values) -> 
     """The first operand set on which the netlist is wrong, as feedback, or None."""
     want = specification.function(values)
     count = len(next(iter(want.values())))
-    state = netlists.evaluate(netlist, {p.name: _columns(to_bits(values[p.name], p)) for p in specification.inputs}, count)
+    state = netlists.evaluate(
+        netlist, {p.name: _columns(to_bits(values[p.name], p)) for p in specification.inputs}, count
+    )
     different = 0
     for port in specification.outputs:
         for net, bits in zip(netlist.outputs[port.name], _columns(to_bits(want[port.name], port)), strict=True):
@@ -149,14 +163,17 @@ def _compare(netlist: Netlist, specification: Specification, values: Values) -> 
     if not different:
         return None
     row = (different & -different).bit_length() - 1
-    found = {port.name: sum((state[net] >> row & 1) << i for i, net in enumerate(netlist.outputs[port.name]))
-             for port in specification.outputs}
+    found = {
+        port.name: sum((state[net] >> row & 1) << i for i, net in enumerate(netlist.outputs[port.name]))
+        for port in specification.outputs
+    }
     operands = {port.name: np.atleast_1d(values[port.name][row]).tolist() for port in specification.inputs}
     return {
         "operands": _shown(specification, operands),
         "expected": {port.name: describe(port, int(want[port.name][row])) for port in specification.outputs},
         "found": {port.name: describe(port, found[port.name]) for port in specification.outputs},
-        "wrong": different.bit_count(), "tried": count,
+        "wrong": different.bit_count(),
+        "tried": count,
     }
 
 
@@ -173,5 +190,6 @@ def _first(result: Comparison, specification: Specification) -> dict | None:
         "operands": _shown(specification, first.inputs),
         "expected": {port.name: describe(port, first.want[port.name]) for port in specification.outputs},
         "found": {port.name: describe(port, first.got[port.name]) for port in specification.outputs},
-        "wrong": result.wrong, "tried": result.checked,
+        "wrong": result.wrong,
+        "tried": result.checked,
     }

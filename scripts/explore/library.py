@@ -5,7 +5,6 @@ tau * (parasitic + effort * load / input capacitance), tau = 5 ps, one unit of c
 1 V: a model to compare circuits with, not a process.
 """
 
-
 TAU_PS = 5.0
 CAPACITANCE_FF = 1.0
 VOLTAGE = 1.0
@@ -46,7 +45,8 @@ def liberty() -> str:
     """The library as Liberty text: two-dimensional tables, linear in load, slightly in slew."""
     slews, loads = (1.0, 20.0, 80.0), (0.0, 4.0, 16.0, 64.0, 256.0)
     lines = [
-        "library (serrano) {", '  technology (cmos); delay_model : table_lookup; time_unit : "1ps";',
+        "library (serrano) {",
+        '  technology (cmos); delay_model : table_lookup; time_unit : "1ps";',
         '  capacitive_load_unit (1, ff); voltage_unit : "1V"; default_max_transition : 500;',
         "  slew_lower_threshold_pct_rise : 20; slew_upper_threshold_pct_rise : 80;",
         "  slew_lower_threshold_pct_fall : 20; slew_upper_threshold_pct_fall : 80;",
@@ -60,16 +60,27 @@ def liberty() -> str:
         delay = [[TAU_PS * (parasitic + load / drive) + 0.1 * slew for load in loads] for slew in slews]
         slope = [[TAU_PS * (1.0 + 1.2 * load / drive) for load in loads] for _ in slews]
         table, transition = (
-            ", ".join('"' + ", ".join(f"{value:.3f}" for value in row) + '"' for row in rows) for rows in (delay, slope))
+            ", ".join('"' + ", ".join(f"{value:.3f}" for value in row) + '"' for row in rows) for rows in (delay, slope)
+        )
         lines.append(f"  cell ({name}) {{ area : {area};")
-        lines += [f"    pin ({pin}) {{ direction : input; capacitance : {capacitance * CAPACITANCE_FF:.3f}; }}" for pin in pins]
+        lines += [
+            f"    pin ({pin}) {{ direction : input; capacitance : {capacitance * CAPACITANCE_FF:.3f}; }}"
+            for pin in pins
+        ]
         lines.append(f'    pin (Y) {{ direction : output; function : "{function}"; max_capacitance : {64 * drive:.1f};')
-        sense = "non_unate" if name.startswith(("X", "MUX")) else (
-            "positive_unate" if name.startswith(("BUF", "AND", "OR")) else "negative_unate")
+        sense = (
+            "non_unate"
+            if name.startswith(("X", "MUX"))
+            else ("positive_unate" if name.startswith(("BUF", "AND", "OR")) else "negative_unate")
+        )
         for pin in pins:
-            lines.append(f"      timing () {{ related_pin : \"{pin}\"; timing_sense : {sense};")
-            for kind, values in (("cell_rise", table), ("cell_fall", table), ("rise_transition", transition),
-                                 ("fall_transition", transition)):
+            lines.append(f'      timing () {{ related_pin : "{pin}"; timing_sense : {sense};')
+            for kind, values in (
+                ("cell_rise", table),
+                ("cell_fall", table),
+                ("rise_transition", transition),
+                ("fall_transition", transition),
+            ):
                 lines.append(f"        {kind} (t) {{ values ({values}); }}")
             lines.append("      }")
         lines.append("    }\n  }")

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from pyosys import libyosys
 
-
 from golden.specifications import Specification, Values
 from scripts.explore import library, operands
 from scripts.verify.netlist import Netlist
@@ -68,7 +67,13 @@ class Recipe:
     @functools.cached_property
     def hash(self) -> str:
         """Identity of script, library, operands and programs, 16 hex digits."""
-        parts = [repr((FLAVOURS, LARGE_FLAVOURS, LARGE_BITS)), self.library, str(STEPS), operands.IDENTITY, *tool_hashes().values()]
+        parts = [
+            repr((FLAVOURS, LARGE_FLAVOURS, LARGE_BITS)),
+            self.library,
+            str(STEPS),
+            operands.IDENTITY,
+            *tool_hashes().values(),
+        ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -84,8 +89,9 @@ def tool_hashes() -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items()}
 
 
-def measure(netlist: Netlist, specification: Specification, recipe: Recipe, flavours: tuple[str, ...] = tuple(FLAVOURS)
-            ) -> list[Point]:
+def measure(
+    netlist: Netlist, specification: Specification, recipe: Recipe, flavours: tuple[str, ...] = tuple(FLAVOURS)
+) -> list[Point]:
     """One point a flavour; raises `MeasureError`."""
     with tempfile.TemporaryDirectory(prefix="serrano-abc-") as folder:
         place = Path(folder)
@@ -94,8 +100,14 @@ def measure(netlist: Netlist, specification: Specification, recipe: Recipe, flav
         scripts = LARGE_FLAVOURS if specification.input_bits > LARGE_BITS else FLAVOURS
         runs = "; ".join(f"read_blif circuit.blif; {scripts[name]}; write_blif {name}.blif" for name in flavours)
         try:
-            done = subprocess.run([str(ABC), "-c", f"read_lib -w library.lib; {runs}"], cwd=folder, capture_output=True,
-                                  text=True, timeout=SECONDS, env={"LC_ALL": "C"})
+            done = subprocess.run(
+                [str(ABC), "-c", f"read_lib -w library.lib; {runs}"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                env={"LC_ALL": "C"},
+            )
         except subprocess.TimeoutExpired as error:
             raise MeasureError(f"ABC took longer than {SECONDS} s") from error
         found = re.findall(r"Area\s*=\s*([\d.]+).*?Delay\s*=\s*([\d.]+)", done.stdout)

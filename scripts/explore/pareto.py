@@ -13,7 +13,8 @@ def rows(circuits: Sequence[dict]) -> list[dict]:
     """One row a point: candidate, origin, flavour and figures, sorted by delay, area and netlist."""
     result = [
         {"candidate": entry["candidate"], "origin": entry["origin"], "netlist": entry["netlist"][:12], **point}
-        for entry in circuits for point in entry["result"]["points"]
+        for entry in circuits
+        for point in entry["result"]["points"]
     ]
     return sorted(result, key=lambda row: (row["delay"], row["area"], row["netlist"], row["flavour"]))
 
@@ -36,11 +37,20 @@ def front(points: Sequence[dict], axes: Sequence[str] = ("area", "delay")) -> li
 
 def table(points: Sequence[dict], title: str) -> Table:
     """For a terminal."""
-    result = Table("candidate", "origin", "flavour", "area (GE)", "delay (ps)", "energy (fJ/op)", "area x delay", title=title)
+    result = Table(
+        "candidate", "origin", "flavour", "area (GE)", "delay (ps)", "energy (fJ/op)", "area x delay", title=title
+    )
     for row in points:
         energy = "" if row["energy"] is None else f"{row['energy']:.1f}"
-        result.add_row(row["candidate"] or "", row["origin"] or "", row["flavour"], f"{row['area']:.1f}",
-                       f"{row['delay']:.1f}", energy, f"{row['area'] * row['delay']:.0f}")
+        result.add_row(
+            row["candidate"] or "",
+            row["origin"] or "",
+            row["flavour"],
+            f"{row['area']:.1f}",
+            f"{row['delay']:.1f}",
+            energy,
+            f"{row['area'] * row['delay']:.0f}",
+        )
     return result
 
 

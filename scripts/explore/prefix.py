@@ -122,7 +122,7 @@ def ladner_fischer(width: int, slack: int = 0) -> list[Node]:
             upper = build(start[half], points[half:], 0)
             return lower + upper + [(p, start[half], low) for p in points[half:]]
         pairs = [(points[t], start[t], start[t - 1]) for t in range(1, count, 2)]
-        inner = build(low, [points[t] for t in range(1, count, 2)] , slack - 1)
+        inner = build(low, [points[t] for t in range(1, count, 2)], slack - 1)
         rest = [(points[t], start[t], low) for t in range(2, count, 2)]
         return pairs + inner + rest
 
@@ -130,8 +130,12 @@ def ladner_fischer(width: int, slack: int = 0) -> list[Node]:
 
 
 CLASSICAL = {
-    "serial": serial, "sklansky": sklansky, "kogge_stone": kogge_stone, "brent_kung": brent_kung,
-    "ladner_fischer": ladner_fischer, "ladner_fischer_1": lambda width: ladner_fischer(width, 1),
+    "serial": serial,
+    "sklansky": sklansky,
+    "kogge_stone": kogge_stone,
+    "brent_kung": brent_kung,
+    "ladner_fischer": ladner_fischer,
+    "ladner_fischer_1": lambda width: ladner_fischer(width, 1),
     "ladner_fischer_2": lambda width: ladner_fischer(width, 2),
 }
 

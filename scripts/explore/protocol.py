@@ -1,7 +1,7 @@
 """The line protocol between the explorer and a proposer: JSON objects, one a line, over standard input and output.
 
 To the proposer: `hello` (specification, budget, forms, what is known so far), `propose` (what is left of the budget),
-`result` (verdict, figures or counterexample of one candidate), `done`. From the proposer, after each `propose`, one line:
+`result` (verdict, figures or counterexample of one candidate), `done`. From it, after each `propose`, one line:
 
     {"kind": "graph", "graph": {...}, "rationale": "...", "origin": "..."}
     {"kind": "verilog", "verilog": "module ...", "rationale": "...", "origin": "..."}
@@ -63,7 +63,9 @@ class Proposer:
         if not words:
             raise ProposerGone("no command was given")
         try:
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
         except OSError as error:
             raise ProposerGone(f"cannot start {words[0]!r}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -56,28 +56,46 @@ class Outcome:
 
 
 class Session:
-    """`run` names the series of submissions in the archive: a session with the same name goes on where it was killed."""
+    """`run` names the series of submissions in the archive; the same name goes on where it was killed."""
 
-    def __init__(self, specification: Specification, archive: Archive, recipe: Recipe, executor: Executor,
-                 judge: Callable[..., Judged], run: str, workers: int = 2) -> None:
+    def __init__(
+        self,
+        specification: Specification,
+        archive: Archive,
+        recipe: Recipe,
+        executor: Executor,
+        judge: Callable[..., Judged],
+        run: str,
+        workers: int = 2,
+    ) -> None:
         self.specification, self.archive, self.recipe = specification, archive, recipe
         self.executor, self.judge, self.run_name, self.workers = executor, judge, run, workers
-        archive.add_recipe(recipe.hash, {
-            "flavours": FLAVOURS, "large": LARGE_FLAVOURS, "tools": tool_hashes(),
-            "library": "built in" if not recipe.liberty else archives.candidate_id("", "liberty", recipe.liberty),
-        })
+        archive.add_recipe(
+            recipe.hash,
+            {
+                "flavours": FLAVOURS,
+                "large": LARGE_FLAVOURS,
+                "tools": tool_hashes(),
+                "library": "built in" if not recipe.liberty else archives.candidate_id("", "liberty", recipe.liberty),
+            },
+        )
 
     def hello(self, budget: Budget) -> dict:
         """The first message: everything a proposer needs to know."""
         specification = self.specification
         ports = {"inputs": specification.inputs, "outputs": specification.outputs}
         return {
-            "type": "hello", "protocol": protocol.PROTOCOL, "forms": ["graph", "verilog"],
+            "type": "hello",
+            "protocol": protocol.PROTOCOL,
+            "forms": ["graph", "verilog"],
             "specification": {
-                "name": specification.name, "title": specification.title, "verilog": specification.verilog,
+                "name": specification.name,
+                "title": specification.title,
+                "verilog": specification.verilog,
                 **{way: [dataclasses.asdict(port) for port in group] for way, group in ports.items()},
             },
-            "budget": dataclasses.asdict(budget), "recipe": self.recipe.hash,
+            "budget": dataclasses.asdict(budget),
+            "recipe": self.recipe.hash,
             "baselines": [{"origin": origin, **self._known(key)} for origin, key in self.baselines],
             "history": [
                 {"candidate": row["candidate"], "origin": row["origin"], "result": row["result"]}
@@ -98,8 +116,13 @@ class Session:
                 self.baselines.append((name, judged.netlist))
 
     def _submit(self, candidate: Candidate) -> Future:
-        return self.executor.submit(self.judge, candidate, self.specification.name, self.recipe,
-                                    self.archive.known(self.specification.name, self.recipe.hash))
+        return self.executor.submit(
+            self.judge,
+            candidate,
+            self.specification.name,
+            self.recipe,
+            self.archive.known(self.specification.name, self.recipe.hash),
+        )
 
     def _finish(self, future: Future) -> Judged:
         """The result, from the archive where the circuit is known."""
@@ -112,9 +135,17 @@ class Session:
         if judged.netlist and judged.result["verdict"] in ("correct", "wrong"):
             self.archive.add_circuit(self.specification.name, self.recipe.hash, judged.netlist, judged.result)
         return self.archive.add_submission(
-            run, number, specification=self.specification.name, kind=candidate.kind, content=candidate.content,
-            recipe=self.recipe.hash, netlist=judged.netlist, origin=candidate.origin, rationale=candidate.rationale,
-            result=judged.result)
+            run,
+            number,
+            specification=self.specification.name,
+            kind=candidate.kind,
+            content=candidate.content,
+            recipe=self.recipe.hash,
+            netlist=judged.netlist,
+            origin=candidate.origin,
+            rationale=candidate.rationale,
+            result=judged.result,
+        )
 
     def run(self, proposer: protocol.Proposer, budget: Budget) -> Outcome:
         """Until the budget is spent or the proposer is gone. Nothing that a proposer does raises out of here."""
@@ -142,14 +173,22 @@ class Session:
             while left() > 0 and (budget.candidates is None or number < budget.candidates):
                 if len(pending) >= self.workers:
                     settle()
-                proposer.send({"type": "propose", "number": number, "seconds_left": round(left(), 1),
-                               "candidates_left": None if budget.candidates is None else budget.candidates - number})
+                proposer.send(
+                    {
+                        "type": "propose",
+                        "number": number,
+                        "seconds_left": round(left(), 1),
+                        "candidates_left": None if budget.candidates is None else budget.candidates - number,
+                    }
+                )
                 line = proposer.receive(min(max(left(), 0.0), PATIENCE))
                 try:
                     candidate = protocol.parse(line)
                 except ValueError as error:
                     invalid += 1
-                    proposer.send({"type": "result", "number": number, "verdict": "invalid", "reason": str(error)[:300]})
+                    proposer.send(
+                        {"type": "result", "number": number, "verdict": "invalid", "reason": str(error)[:300]}
+                    )
                     if invalid >= protocol.MAX_INVALID:
                         raise protocol.ProposerGone(f"{invalid} lines in a row were no candidates") from error
                     continue

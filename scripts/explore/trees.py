@@ -54,8 +54,13 @@ def _numbered(heights: Sequence[int]) -> tuple[list[list[int]], list[Element], i
     return columns, [], count
 
 
-def by_arrival(heights: Sequence[int], generator: random.Random | None = None, chance: float = 0.0,
-               half: float = 1.0, arrival: Sequence[float] | None = None) -> list[Element]:
+def by_arrival(
+    heights: Sequence[int],
+    generator: random.Random | None = None,
+    chance: float = 0.0,
+    half: float = 1.0,
+    arrival: Sequence[float] | None = None,
+) -> list[Element]:
     """Column by column, the earliest nets first (three-greedy); the latest goes to the fast pin.
 
     `chance`: how often a later net is taken instead of an earliest one. `half`: chance of a full adder, not a half

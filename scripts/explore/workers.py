@@ -15,8 +15,13 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-PROVIDERS = {"local": "LocalProvider", "slurm": "SlurmProvider", "lsf": "LSFProvider", "pbspro": "PBSProProvider",
-             "kubernetes": "KubernetesProvider"}
+PROVIDERS = {
+    "local": "LocalProvider",
+    "slurm": "SlurmProvider",
+    "lsf": "LSFProvider",
+    "pbspro": "PBSProProvider",
+    "kubernetes": "KubernetesProvider",
+}
 
 
 @contextlib.contextmanager
@@ -45,8 +50,13 @@ def _parsl(settings: dict) -> Iterator[Executor]:
     blocks = int(settings.get("blocks", 1))
     options = {"init_blocks": blocks, "max_blocks": blocks, **settings.get("options", {})}
     provider = getattr(parsl.providers, PROVIDERS[name])(**options)
-    pool = HighThroughputExecutor(label="judge", max_workers_per_node=int(settings.get("workers", 2)), provider=provider,
-                                  encrypted=False, **({"address": "127.0.0.1"} if name == "local" else {}))
+    pool = HighThroughputExecutor(
+        label="judge",
+        max_workers_per_node=int(settings.get("workers", 2)),
+        provider=provider,
+        encrypted=False,
+        **({"address": "127.0.0.1"} if name == "local" else {}),
+    )
     run_dir = Path("build") / "explore" / "parsl"
     with ParslPoolExecutor(config=Config(executors=[pool], run_dir=str(run_dir), usage_tracking=0)) as executor_:
         yield executor_

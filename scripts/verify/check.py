@@ -42,8 +42,14 @@ def read_sources(paths: list[Path]) -> dict[str, str]:
     return {str(path): path.read_text() for path in paths}
 
 
-def verify(sources: Mapping[str, str], specification: str | Specification, top: str = "", map_text: str = "",
-           folder: Path | None = None, effort: Effort | None = None) -> Report:
+def verify(
+    sources: Mapping[str, str],
+    specification: str | Specification,
+    top: str = "",
+    map_text: str = "",
+    folder: Path | None = None,
+    effort: Effort | None = None,
+) -> Report:
     """Check the circuit in `sources` (name to Verilog text); writes a waveform into `folder` if it is wrong.
 
     Never raises for a bad circuit: what cannot be judged is a report with `Verdict.ERROR`. Raises
@@ -64,8 +70,9 @@ def verify(sources: Mapping[str, str], specification: str | Specification, top: 
 
 
 class _Check:
-    def __init__(self, sources: dict[str, str], specification: Specification, report: Report, folder: Path | None,
-                 effort: Effort) -> None:
+    def __init__(
+        self, sources: dict[str, str], specification: Specification, report: Report, folder: Path | None, effort: Effort
+    ) -> None:
         self.sources, self.full, self.report, self.folder, self.effort = sources, specification, report, folder, effort
 
     def run(self, map_text: str) -> None:
@@ -117,9 +124,13 @@ class _Check:
     def _run(self, operands: Values) -> dict[str, dict[str, np.ndarray]]:
         bits = ports.circuit_inputs(self.specification, self.circuit.mapping, self.circuit.ports, operands)
         if self.circuit.mapping.clock:  # keep the last operands until the pipeline is empty
-            bits = {name: np.vstack([value, np.repeat(value[-1:], MAX_LATENCY, axis=0)]) for name, value in bits.items()}
-        raw = {"Verilator": simulators.run_verilator(self.circuit, bits),
-               "CXXRTL": simulators.run_cxxrtl(self.circuit, bits, self.cxxrtl)}
+            bits = {
+                name: np.vstack([value, np.repeat(value[-1:], MAX_LATENCY, axis=0)]) for name, value in bits.items()
+            }
+        raw = {
+            "Verilator": simulators.run_verilator(self.circuit, bits),
+            "CXXRTL": simulators.run_cxxrtl(self.circuit, bits, self.cxxrtl),
+        }
         if simulators.have_icarus():
             try:
                 raw["Icarus"] = simulators.run_icarus(self.circuit, bits)
@@ -148,7 +159,9 @@ class _Check:
             scores.append(float(np.mean(right)))
         return int(np.argmax(scores))
 
-    def _agreed(self, raw: Mapping[str, Mapping[str, np.ndarray]], latency: int, operands: Values | None = None) -> Values:
+    def _agreed(
+        self, raw: Mapping[str, Mapping[str, np.ndarray]], latency: int, operands: Values | None = None
+    ) -> Values:
         """Results by specification port, from when the first operands come out; stops where simulators differ."""
         operands = operands or self.operands
         count = len(next(iter(operands.values())))
@@ -160,12 +173,19 @@ class _Check:
                     differ = np.flatnonzero((reference[port][window] != other[port][window]).any(axis=1))
                     if len(differ):
                         row = int(differ[0])
-                        texts = {w: "".join("01x"[bit] for bit in r[port][window][row][::-1])
-                                 for w, r in (("Verilator", reference), (who, other))}
-                        shown = {p.name: np.atleast_1d(operands[p.name][row]).tolist() for p in self.specification.inputs}
+                        texts = {
+                            w: "".join("01x"[bit] for bit in r[port][window][row][::-1])
+                            for w, r in (("Verilator", reference), (who, other))
+                        }
+                        shown = {
+                            p.name: np.atleast_1d(operands[p.name][row]).tolist() for p in self.specification.inputs
+                        }
                         inputs = {key: [hex(v) for v in value] for key, value in shown.items()}
-                        raise _Stop(Verdict.DISAGREE, f"{name} on {len(differ)} of {count} operand sets, first {inputs}: "
-                                    + ", ".join(f"{w} {text}" for w, text in texts.items()))
+                        raise _Stop(
+                            Verdict.DISAGREE,
+                            f"{name} on {len(differ)} of {count} operand sets, first {inputs}: "
+                            + ", ".join(f"{w} {text}" for w, text in texts.items()),
+                        )
         window_of = {port: bits[latency : latency + count] for port, bits in reference.items()}
         return ports.specification_outputs(self.specification, mapping, window_of)
 
@@ -208,8 +228,10 @@ class _Check:
             self._conclude(result, Verdict.PROVED, f"{answer.by}; also {tested}")
             return
         if answer.counterexample:
-            values = {name: np.array(value, np.uint64).reshape((1, -1) if len(value) > 1 else (1,))
-                      for name, value in answer.counterexample.items()}
+            values = {
+                name: np.array(value, np.uint64).reshape((1, -1) if len(value) > 1 else (1,))
+                for name, value in answer.counterexample.items()
+            }
             self._conclude(engine.judge(values, self._evaluate_one(values)), Verdict.TESTED, answer.by)
             return
         self._conclude(result, Verdict.TESTED, f"{tested}; not proved: {answer.by}")
@@ -218,11 +240,15 @@ class _Check:
         from scripts.verify.netlist import evaluate
 
         assert self.flat is not None
-        columns = {port.name: [int(bit) for bit in ports.to_bits(values[port.name], port)[0]]
-                   for port in self.specification.inputs}
+        columns = {
+            port.name: [int(bit) for bit in ports.to_bits(values[port.name], port)[0]]
+            for port in self.specification.inputs
+        }
         state = evaluate(self.flat, columns, 1)
-        return {port.name: np.array([sum(state[net] << i for i, net in enumerate(self.flat.outputs[port.name]))], np.uint64)
-                for port in self.specification.outputs}
+        return {
+            port.name: np.array([sum(state[net] << i for i, net in enumerate(self.flat.outputs[port.name]))], np.uint64)
+            for port in self.specification.outputs
+        }
 
     def _conclude(self, result: Comparison, good: Verdict, how: str) -> None:
         report = self.report
@@ -253,8 +279,11 @@ class _Check:
         if self.flat is not None:
             for name, value in difference.got.items():
                 if int(found[name][0]) != value:
-                    raise _Stop(Verdict.DISAGREE, f"{name}: the simulators show {int(found[name][0]):#x} for the "
-                                f"counterexample, Yosys's gates {value:#x}")
+                    raise _Stop(
+                        Verdict.DISAGREE,
+                        f"{name}: the simulators show {int(found[name][0]):#x} for the "
+                        f"counterexample, Yosys's gates {value:#x}",
+                    )
         if self.folder is None:
             return
         bits = ports.circuit_inputs(self.specification, self.circuit.mapping, self.circuit.ports, operands)

@@ -34,7 +34,10 @@ def run(
     jobs: int = typer.Option(1, help="Processes of an exhaustive test."),
     out: Path = typer.Option(DEFAULT_FOLDER, help="Folder for summary.json, junit.xml and the waveform."),
 ) -> None:
-    """Check DUT against SPEC. Exit code: 0 right, 1 wrong, 3 wrong in a corner only, 4 simulators disagree, 5 not judged."""
+    """Check DUT against SPEC.
+
+    Exit code: 0 right, 1 wrong, 3 wrong in a corner only, 4 simulators disagree, 5 not judged.
+    """
     if context.invoked_subcommand is not None:
         return
     if not dut or not spec:
@@ -50,9 +53,14 @@ def run(
         report = verify(sources, specification, top, map_text, folder, Effort(seed, random, seconds, jobs))
     except sandbox.SandboxUnavailable as error:
         _fail(f"refused: {error}")
-    used = specification if not report.differences else specification.reduced(
-        {port.name for port in specification.inputs if port.name in report.differences[0].inputs}
-        | set(report.differences[0].want))
+    used = (
+        specification
+        if not report.differences
+        else specification.reduced(
+            {port.name for port in specification.inputs if port.name in report.differences[0].inputs}
+            | set(report.differences[0].want)
+        )
+    )
     verdict.write(report, used, folder)
     typer.echo(verdict.as_text(report, used))
     typer.echo(f"  written: {os.path.join(folder, 'summary.json')}, junit.xml")

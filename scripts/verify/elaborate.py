@@ -11,16 +11,34 @@ from scripts.verify.netlist import Netlist, parse
 
 DRIVER = Path(__file__).resolve().parent / "yosys_driver.py"
 READ = "read_verilog -sv -DSYNTHESIS"
-LOWER = ["proc", "flatten", "opt_expr", "opt_clean", "memory", "opt", "async2sync", "techmap", "opt", "dfflegalize -cell $_DFF_P_ 01",
-         "simplemap", "opt_expr", "opt_merge", "opt_clean"]
+LOWER = [
+    "proc",
+    "flatten",
+    "opt_expr",
+    "opt_clean",
+    "memory",
+    "opt",
+    "async2sync",
+    "techmap",
+    "opt",
+    "dfflegalize -cell $_DFF_P_ 01",
+    "simplemap",
+    "opt_expr",
+    "opt_merge",
+    "opt_clean",
+]
 
 
 class ElaborationError(ValueError):
     """Yosys refused the source, or a limit ended it. The message is one that the author can act on."""
 
 
-def yosys(commands: Sequence[str], results: Sequence[str], files: Mapping[str, bytes | str] | None = None,
-          limits: sandbox.Limits | None = None) -> dict[str, str]:
+def yosys(
+    commands: Sequence[str],
+    results: Sequence[str],
+    files: Mapping[str, bytes | str] | None = None,
+    limits: sandbox.Limits | None = None,
+) -> dict[str, str]:
     """Run Yosys commands in the sandbox (files under /in) and return the files named in `results`.
 
     Raises `ElaborationError` with Yosys's own message.
@@ -39,8 +57,12 @@ def plain_name(path: str, index: int) -> str:
     return f"source{index}{'.v' if path.endswith('.v') else '.sv'}"
 
 
-def find_ports(sources: Mapping[str, bytes | str], top: str = "", parameters: Mapping[str, int] | None = None,
-               limits: sandbox.Limits | None = None) -> tuple[str, dict[str, tuple[str, int]]]:
+def find_ports(
+    sources: Mapping[str, bytes | str],
+    top: str = "",
+    parameters: Mapping[str, int] | None = None,
+    limits: sandbox.Limits | None = None,
+) -> tuple[str, dict[str, tuple[str, int]]]:
     """The top module and its ports, name to (direction, width). `top` empty: Yosys finds it.
 
     Raises `ElaborationError` where the text is not accepted, `sandbox.SandboxUnavailable` without a sandbox.
@@ -51,8 +73,12 @@ def find_ports(sources: Mapping[str, bytes | str], top: str = "", parameters: Ma
     change = "".join(f" -chparam {name} {value}" for name, value in (parameters or {}).items())
     if parameters and not top:
         raise ElaborationError("parameters need TOP, the module that has them")
-    commands = [*(f"{READ} /in/{name}" for name in files), f"hierarchy -check {f'-top {top}' if top else '-auto-top'}{change}",
-                "proc", "write_json ports.json"]
+    commands = [
+        *(f"{READ} /in/{name}" for name in files),
+        f"hierarchy -check {f'-top {top}' if top else '-auto-top'}{change}",
+        "proc",
+        "write_json ports.json",
+    ]
     modules = json.loads(yosys(commands, ["ports.json"], files, limits)["ports.json"])["modules"]
     tops = [name for name, module in modules.items() if module["attributes"].get("top")]
     if len(tops) != 1:
@@ -65,8 +91,9 @@ def find_ports(sources: Mapping[str, bytes | str], top: str = "", parameters: Ma
     return name, {name: (port["direction"], len(port["bits"])) for name, port in found["ports"].items()}
 
 
-def lower(files: Mapping[str, bytes | str], top: str, limits: sandbox.Limits | None = None,
-          cxxrtl: bool = True) -> tuple[Netlist | None, str, str]:
+def lower(
+    files: Mapping[str, bytes | str], top: str, limits: sandbox.Limits | None = None, cxxrtl: bool = True
+) -> tuple[Netlist | None, str, str]:
     """(netlist, why there is none, C++ for CXXRTL) of a design whose files are read in order.
 
     The C++ is written before anything is mapped to gates. Raises `ElaborationError`.

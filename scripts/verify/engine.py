@@ -116,12 +116,14 @@ def _functions(specification: Specification) -> str:
     head = _operand_text(specification, "slots[{0}][p]")
     per_lane = f"{head} {declare} const u64 got = ::got[0][p]; (void)got; {specification.cpp}"
     first = specification.outputs[0].name
-    return "\n".join([
-        f"static void expected() {{ for (int p = 0; p < LANES; p++) {{ {per_lane} {store} }} }}",
-        f"static double error_of(int p) {{ {per_lane} (void){first}; return error; }}",
-        "static int class_of(const u64 *operand, u64 want, u64 got) { (void)want; (void)got; "
-        f"{_operand_text(specification, 'operand[{0}]')} return {specification.classify}; }}",
-    ])
+    return "\n".join(
+        [
+            f"static void expected() {{ for (int p = 0; p < LANES; p++) {{ {per_lane} {store} }} }}",
+            f"static double error_of(int p) {{ {per_lane} (void){first}; return error; }}",
+            "static int class_of(const u64 *operand, u64 want, u64 got) { (void)want; (void)got; "
+            f"{_operand_text(specification, 'operand[{0}]')} return {specification.classify}; }}",
+        ]
+    )
 
 
 def source(netlist: Netlist | None, specification: Specification) -> str:
@@ -135,21 +137,26 @@ def source(netlist: Netlist | None, specification: Specification) -> str:
     def table(name: str, values: list[int]) -> str:
         return f"static const int {name}[] = {{{', '.join(map(str, values))}}};"
 
-    return "\n".join([
-        REFERENCE.read_text().replace("#pragma once", ""),
-        "#include <cstring>", "typedef uint32_t u32;",
-        f"enum {{ LANES = {8 * vector_bytes()}, N_SLOTS = {len(operand)}, N_OUT = {len(outputs)}, "
-        f"IN_BITS = {sum(widths)}, OUT_BITS = {sum(port.bits for port in outputs)}, BOUNDED = {int(bound is not None)} }};",
-        f"static const double BOUND = {bound or 0};",
-        f"typedef u32 V __attribute__((vector_size({vector_bytes()})));",
-        table("SLOT_WIDTH", widths), table("SLOT_OFFSET", offsets),
-        table("SLOT_BIT", [sum(widths[:i]) for i in range(len(widths))]),
-        table("OUT_WIDTH", [port.bits for port in outputs]),
-        "alignas(64) static u64 slots[N_SLOTS][LANES], want[N_OUT][LANES], got[N_OUT][LANES];",
-        _circuit(netlist, specification),
-        _functions(specification),
-        (HERE / "engine.cpp").read_text(),
-    ])
+    return "\n".join(
+        [
+            REFERENCE.read_text().replace("#pragma once", ""),
+            "#include <cstring>",
+            "typedef uint32_t u32;",
+            f"enum {{ LANES = {8 * vector_bytes()}, N_SLOTS = {len(operand)}, N_OUT = {len(outputs)}, "
+            f"IN_BITS = {sum(widths)}, OUT_BITS = {sum(port.bits for port in outputs)}, "
+            f"BOUNDED = {int(bound is not None)} }};",
+            f"static const double BOUND = {bound or 0};",
+            f"typedef u32 V __attribute__((vector_size({vector_bytes()})));",
+            table("SLOT_WIDTH", widths),
+            table("SLOT_OFFSET", offsets),
+            table("SLOT_BIT", [sum(widths[:i]) for i in range(len(widths))]),
+            table("OUT_WIDTH", [port.bits for port in outputs]),
+            "alignas(64) static u64 slots[N_SLOTS][LANES], want[N_OUT][LANES], got[N_OUT][LANES];",
+            _circuit(netlist, specification),
+            _functions(specification),
+            (HERE / "engine.cpp").read_text(),
+        ]
+    )
 
 
 class Engine:
@@ -198,7 +205,8 @@ class Engine:
             repeats = total >> bits
             smaller = [dataclasses.replace(d, count=d.count // repeats) for d in comparison.differences]
             comparison = dataclasses.replace(
-                comparison, checked=1 << bits, wrong=comparison.wrong // repeats, differences=tuple(smaller))
+                comparison, checked=1 << bits, wrong=comparison.wrong // repeats, differences=tuple(smaller)
+            )
         return comparison
 
     def random(self, seed: int, vectors: int, timeout: float = 600) -> Comparison:
@@ -230,16 +238,23 @@ class Engine:
                 for (name, _, _), text in zip(operand, entry["inputs"], strict=True):
                     inputs.setdefault(name, []).append(int(text, 16))
                 names = [port.name for port in specification.outputs]
-                want, got = ({name: int(text, 16) for name, text in zip(names, entry[side], strict=True)}
-                             for side in ("want", "got"))
+                want, got = (
+                    {name: int(text, 16) for name, text in zip(names, entry[side], strict=True)}
+                    for side in ("want", "got")
+                )
                 earlier = found.get(int(key))
                 count = entry["count"] + (earlier.count if earlier else 0)
                 first = earlier or Difference(specification.classes[int(key)], 0, inputs, want, got)
                 found[int(key)] = dataclasses.replace(first, count=count)
         checked = sum(result["checked"] for result in results)
         mean = sum(result["mean"] * result["checked"] for result in results) / max(checked, 1)
-        return Comparison(checked, sum(result["wrong"] for result in results),
-                          tuple(found[key] for key in sorted(found)), max(result["worst"] for result in results), mean)
+        return Comparison(
+            checked,
+            sum(result["wrong"] for result in results),
+            tuple(found[key] for key in sorted(found)),
+            max(result["worst"] for result in results),
+            mean,
+        )
 
     def _compare_with_golden(self, samples: list[int]) -> None:
         """The two statements of the specification, NumPy and C++, must agree; raises `EngineError`."""
@@ -257,5 +272,6 @@ class Engine:
             if len(unequal):
                 row = rows[unequal[0]]
                 raise EngineError(
-                    f"{specification.name}: golden function and compiled mirror differ on {len(unequal)} of {len(rows)} "
-                    f"samples, first {[hex(v) for v in row]}: golden {int(golden[port.name][unequal[0]]):#x}")
+                    f"{specification.name}: golden function and mirror differ on {len(unequal)} of {len(rows)} "
+                    f"samples, first {[hex(v) for v in row]}: golden {int(golden[port.name][unequal[0]]):#x}"
+                )

@@ -41,7 +41,8 @@ class Score:
 
 def mutants(netlist: Netlist, count: int, seed: int) -> Iterator[Mutant]:
     """`count` different ones: another gate type, an input stuck at 0 or 1, an output stuck, or two inputs exchanged."""
-    generator, seen = random.Random(seed), set()
+    generator = random.Random(seed)
+    seen: set[tuple] = set()
     while len(seen) < count:
         index = generator.randrange(len(netlist.cells))
         cell = netlist.cells[index]
@@ -63,8 +64,10 @@ def mutants(netlist: Netlist, count: int, seed: int) -> Iterator[Mutant]:
         seen.add(key)
         cells = list(netlist.cells)
         cells[index] = Cell(kind, tuple(pins), cell.output)
-        yield Mutant(f"{way}: gate {index} {cell.kind}{cell.inputs} becomes {kind}{tuple(pins)}",
-                     prune(dataclasses.replace(netlist, cells=cells)))
+        yield Mutant(
+            f"{way}: gate {index} {cell.kind}{cell.inputs} becomes {kind}{tuple(pins)}",
+            prune(dataclasses.replace(netlist, cells=cells)),
+        )
 
 
 def _columns(specification: Specification, values: Values) -> dict[str, list[int]]:
@@ -88,15 +91,20 @@ def _stage(specification: Specification, vectors: int, seed: int) -> tuple[dict,
 
 def _caught(netlist: Netlist, specification: Specification, columns: dict, right: dict, vectors: int) -> bool:
     state = evaluate(netlist, columns, vectors)
-    return any(state[net] != bits for port in specification.outputs
-               for net, bits in zip(netlist.outputs[port.name], right[port.name], strict=True))
+    return any(
+        state[net] != bits
+        for port in specification.outputs
+        for net, bits in zip(netlist.outputs[port.name], right[port.name], strict=True)
+    )
 
 
-def score(netlist: Netlist, specification: Specification, count: int, seed: int, vectors: int = 4096,
-          seconds: float = 30.0) -> Score:
+def score(
+    netlist: Netlist, specification: Specification, count: int, seed: int, vectors: int = 4096, seconds: float = 30.0
+) -> Score:
     """Hold `count` mutants of a right netlist to the specification, as `verify` does.
 
-    First `vectors` operand sets, then sixteen times as many; what they leave is exhausted (or tested on 2^24 sets), and what that leaves is
+    First `vectors` operand sets, then sixteen times as many; what they leave is exhausted (or tested on 2^24 sets), and
+    what that leaves is
     compared with the right netlist by SAT: equivalent, or missed.
     """
     stages = [_stage(specification, vectors, seed), _stage(specification, 16 * vectors, seed + 1)]
@@ -119,4 +127,3 @@ def score(netlist: Netlist, specification: Specification, count: int, seed: int,
         else:
             result.unsettled += 1
     return result
-

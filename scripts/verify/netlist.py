@@ -120,7 +120,8 @@ def parse(text: str, top: str | None = None) -> Netlist:
             found.append(bit if isinstance(bit, int) else ONE if bit == "1" else ZERO)
         return found
 
-    inputs, outputs = {}, {}
+    inputs: dict[str, list[int]] = {}
+    outputs: dict[str, list[int]] = {}
     for name, port in module["ports"].items():
         if port["direction"] == "inout":
             raise NetlistError(f"port {name!r} is inout")
@@ -132,15 +133,15 @@ def parse(text: str, top: str | None = None) -> Netlist:
             clocks.update(nets(pins["C"]))
             cells.append(Cell(kind, tuple(nets(pins["D"])), nets(pins["Q"])[0]))
         elif kind in GATES:
-            cells.append(Cell(kind, tuple(nets(sum((pins[pin] for pin in GATES[kind][0]), []))), nets(pins["Y"])[0]))
+            cells.append(
+                Cell(kind, tuple(nets([net for pin in GATES[kind][0] for net in pins[pin]])), nets(pins["Y"])[0])
+            )
         elif kind not in ("$scopeinfo", "$check", "$print", "$assert", "$cover", "$assume"):
             latch = " (a latch, or state without a clock)" if kind == "$_FF_" or "LATCH" in kind else ""
             raise NetlistError(f"cell type {kind}{latch} is not supported")
     if len(clocks) > 1:
         raise NetlistError(f"{len(clocks)} clocks or clock edges; one is supported")
-    names = {
-        name: nets(net["bits"]) for name, net in sorted(module["netnames"].items()) if not net.get("hide_name", 0)
-    }
+    names = {name: nets(net["bits"]) for name, net in sorted(module["netnames"].items()) if not net.get("hide_name", 0)}
     driven = {cell.output for cell in cells} | {net for bits in inputs.values() for net in bits}
     loose = {net for cell in cells for net in cell.inputs} | {net for bits in outputs.values() for net in bits}
     loose -= driven | {ZERO, ONE}

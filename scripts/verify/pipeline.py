@@ -14,10 +14,14 @@ def specification_netlist(netlist: Netlist, circuit: Circuit) -> Netlist:
     values = {place[name]: value for name, value in mapping.constants.items()}
     if mapping.reset:
         values[place[mapping.reset]] = 1 - mapping.reset_active
-    inputs = {name: [bit for port, low, width in slices for bit in netlist.inputs[place[port]][low : low + width]]
-              for name, slices in mapping.inputs.items()}
-    outputs = {name: [bit for port, low, width in slices for bit in netlist.outputs[place[port]][low : low + width]]
-               for name, slices in mapping.outputs.items()}
+    inputs = {
+        name: [bit for port, low, width in slices for bit in netlist.inputs[place[port]][low : low + width]]
+        for name, slices in mapping.inputs.items()
+    }
+    outputs = {
+        name: [bit for port, low, width in slices for bit in netlist.outputs[place[port]][low : low + width]]
+        for name, slices in mapping.outputs.items()
+    }
     tied = tie(dataclasses.replace(netlist, outputs=outputs), values)
     return prune(dataclasses.replace(tied, inputs=inputs))
 

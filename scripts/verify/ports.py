@@ -32,7 +32,7 @@ Slice = tuple[str, int, int]
 """(circuit port, lowest bit, number of bits)."""
 
 ALIASES = {
-    "a": "a x lhs op1 opa op_a operand_a operanda in1 in_a ina input_a in0 src1 s1 multiplicand i1 din data d in n value",
+    "a": "a x lhs op1 opa op_a operand_a operanda in1 in_a ina input_a in0 src1 s1 multiplicand i1 din data d in n",
     "b": "b y rhs op2 opb op_b operand_b operandb in2 in_b inb input_b src2 s2 multiplier i2",
     "c": "c acc addend opc op_c operand_c in3 in_c accumulator accumulate z",
     "n": "n shamt amount shift sh amt b",
@@ -44,7 +44,24 @@ ALIASES = {
     "sb": "sb scale_b scaleb",
 }
 CLOCKS = ("clk", "clock", "ck", "aclk", "clk_in", "sysclk")
-RESETS = ("rst", "reset", "rst_n", "resetn", "reset_n", "nreset", "nrst", "rstn", "arst", "arst_n", "arstn", "aresetn", "areset", "srst", "clr", "clear")
+RESETS = (
+    "rst",
+    "reset",
+    "rst_n",
+    "resetn",
+    "reset_n",
+    "nreset",
+    "nrst",
+    "rstn",
+    "arst",
+    "arst_n",
+    "arstn",
+    "aresetn",
+    "areset",
+    "srst",
+    "clr",
+    "clear",
+)
 
 
 class MapError(ValueError):
@@ -111,8 +128,14 @@ def read(text: str) -> MapFile:
     if active not in (None, 0, 1):
         raise MapError(f"[reset] active must be 0 or 1, not {active!r}")
     return MapFile(
-        str(data.get("top", "")), latency, ports, clock.get("port", ""), reset.get("port", ""), active,
-        _integers("constants", data.get("constants", {})), _integers("parameters", data.get("parameters", {})),
+        str(data.get("top", "")),
+        latency,
+        ports,
+        clock.get("port", ""),
+        reset.get("port", ""),
+        active,
+        _integers("constants", data.get("constants", {})),
+        _integers("parameters", data.get("parameters", {})),
     )
 
 
@@ -188,9 +211,16 @@ def match(specification: Specification, ports: Mapping[str, tuple[str, int]], fi
     for name in file.constants:
         if ports.get(name, ("", 0))[0] != "input":
             raise MapError(f"[constants] {name}: the circuit has no such input")
-    inputs = {p.name: _slices(file.ports[p.name], ports, "input", p.name) for p in specification.inputs if p.name in file.ports}
-    outputs = {p.name: _slices(file.ports[p.name], ports, "output", p.name) for p in specification.outputs
-               if p.name in file.ports}
+    inputs = {
+        p.name: _slices(file.ports[p.name], ports, "input", p.name)
+        for p in specification.inputs
+        if p.name in file.ports
+    }
+    outputs = {
+        p.name: _slices(file.ports[p.name], ports, "output", p.name)
+        for p in specification.outputs
+        if p.name in file.ports
+    }
     clock = file.clock or _control(CLOCKS, free_in)
     free_in.pop(clock, None)
     reset = file.reset or _control(RESETS, free_in)
@@ -220,24 +250,34 @@ def _join_carry(specification: Specification, outputs: dict[str, list[Slice]], f
                     low += port.bits
 
 
-def _check(specification: Specification, ports: Mapping[str, tuple[str, int]], inputs: dict[str, list[Slice]],
-           outputs: dict[str, list[Slice]], free_in: dict[str, int]) -> None:
+def _check(
+    specification: Specification,
+    ports: Mapping[str, tuple[str, int]],
+    inputs: dict[str, list[Slice]],
+    outputs: dict[str, list[Slice]],
+    free_in: dict[str, int],
+) -> None:
     having = ", ".join(f"{way} {name}[{width - 1}:0]" for name, (way, width) in ports.items())
     for group, given in ((specification.inputs, inputs), (specification.outputs, outputs)):
         for port in group:
             if port.name not in given:
                 if port.optional:
                     continue
-                raise MapError(f"no circuit port for {port.name} ({port.bits} bits) of {specification.name}; the circuit "
-                               f"has {having}; name it in a map: [ports] {port.name} = \"...\"")
+                raise MapError(
+                    f"no circuit port for {port.name} ({port.bits} bits) of {specification.name}; the circuit "
+                    f'has {having}; name it in a map: [ports] {port.name} = "..."'
+                )
             width = sum(part[2] for part in given[port.name])
             if width != port.bits:
-                raise MapError(f"{port.name} of {specification.name} has {port.bits} bits, but "
-                               f"{given[port.name][0][0]} gives {width}")
+                raise MapError(
+                    f"{port.name} of {specification.name} has {port.bits} bits, but "
+                    f"{given[port.name][0][0]} gives {width}"
+                )
     if free_in:
         name = next(iter(free_in))
-        raise MapError(f"input {name!r} has no use; hold it at a value in a map: [constants] {name} = 0; "
-                       f"the circuit has {having}")
+        raise MapError(
+            f"input {name!r} has no use; hold it at a value in a map: [constants] {name} = 0; the circuit has {having}"
+        )
 
 
 def to_bits(values: np.ndarray, port: Port) -> np.ndarray:
@@ -251,12 +291,16 @@ def from_bits(bits: np.ndarray, port: Port) -> np.ndarray:
     return (bits.astype(np.uint64) << np.arange(port.bits, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
 
 
-def circuit_inputs(specification: Specification, mapping: PortMap, ports: Mapping[str, tuple[str, int]],
-                   values: Values) -> dict[str, np.ndarray]:
+def circuit_inputs(
+    specification: Specification, mapping: PortMap, ports: Mapping[str, tuple[str, int]], values: Values
+) -> dict[str, np.ndarray]:
     """Bits `(n, width)` of every circuit input but clock and reset, from values of the specification's inputs."""
     count = len(next(iter(values.values())))
-    result = {name: np.zeros((count, width), np.uint8) for name, (way, width) in ports.items()
-              if way == "input" and name not in (mapping.clock, mapping.reset)}
+    result = {
+        name: np.zeros((count, width), np.uint8)
+        for name, (way, width) in ports.items()
+        if way == "input" and name not in (mapping.clock, mapping.reset)
+    }
     for name, value in mapping.constants.items():
         result[name][:] = [value >> index & 1 for index in range(ports[name][1])]
     for port in specification.inputs:
@@ -270,6 +314,9 @@ def circuit_inputs(specification: Specification, mapping: PortMap, ports: Mappin
 def specification_outputs(specification: Specification, mapping: PortMap, found: Mapping[str, np.ndarray]) -> Values:
     """Values of the specification's outputs that the circuit has, from bits `(n, width)` of its outputs."""
     return {
-        port.name: from_bits(np.hstack([found[name][:, low : low + width] for name, low, width in mapping.outputs[port.name]]), port)
-        for port in specification.outputs if port.name in mapping.outputs
+        port.name: from_bits(
+            np.hstack([found[name][:, low : low + width] for name, low, width in mapping.outputs[port.name]]), port
+        )
+        for port in specification.outputs
+        if port.name in mapping.outputs
     }

@@ -69,8 +69,9 @@ def equivalent(left: Netlist, right: Netlist, specification: Specification, seco
         read = "".join(f"read_blif {name}.blif; strash; write_aiger {name}.aig; " for name in ("left", "right"))
         script = f"{read}&r -s left.aig; &cec -T {max(1, int(seconds))} -v right.aig"
         try:
-            done = subprocess.run([str(ABC), "-c", script], cwd=folder, capture_output=True, text=True,
-                                  timeout=seconds + 10)
+            done = subprocess.run(
+                [str(ABC), "-c", script], cwd=folder, capture_output=True, text=True, timeout=seconds + 10
+            )
         except subprocess.TimeoutExpired:
             return Proof(None, f"SAT sweeping did not finish in {seconds:g} s")
         if "Networks are equivalent" in done.stdout:
@@ -80,8 +81,9 @@ def equivalent(left: Netlist, right: Netlist, specification: Specification, seco
     if len(bits) == specification.input_bits:
         example, at = {}, 0
         for port in specification.inputs:
-            example[port.name] = [sum(bits[at + i * port.width + k] << k for k in range(port.width))
-                                  for i in range(port.elements)]
+            example[port.name] = [
+                sum(bits[at + i * port.width + k] << k for k in range(port.width)) for i in range(port.elements)
+            ]
             at += port.bits
         return Proof(False, "a counterexample by SAT sweeping (ABC &cec)", example)
     return Proof(None, f"SAT sweeping did not settle it in {seconds:g} s")

@@ -66,8 +66,10 @@ class Circuit:
         ports = [f"{self.ports[name][0]} [{self.ports[name][1] - 1}:0] p{i}" for i, name in enumerate(every)]
         pins = [f".\\{name} (p{i})" for i, name in enumerate(every)]
         values = ", ".join(f".{name}({value})" for name, value in self.parameters.items())
-        return (f"module {WRAPPER}({', '.join(ports)});\n"
-                f"  {self.top} {f'#({values}) ' if values else ''}dut({', '.join(pins)});\nendmodule\n")
+        return (
+            f"module {WRAPPER}({', '.join(ports)});\n"
+            f"  {self.top} {f'#({values}) ' if values else ''}dut({', '.join(pins)});\nendmodule\n"
+        )
 
 
 def _words(width: int) -> int:
@@ -115,21 +117,31 @@ def _harness(circuit: Circuit, verilated: bool) -> str:
         get.append(f"get({member.format(len(drives) + index)}, out + {out});")
         out += _words(circuit.ports[name][1])
     one = "{{ const u32 w[1] = {{(u32)({1})}}; put({0}, w); }}"
-    header = f'#include "V{WRAPPER}.h"\n#define VERILATED 1' if verilated else '#include "cxxrtl.cc"\n#define VERILATED 0'
-    return "\n".join([
-        header,
-        f"enum {{ IN = {at}, OUT = {out}, CLOCKED = {int(clock is not None)}, RESET_CYCLES = {RESET_CYCLES} }};",
-        f"typedef {f'V{WRAPPER}' if verilated else f'cxxrtl_design::p_{WRAPPER}'} Model;",
-        '#include "harness.hpp"',
-        f"static void drive(Model &model, const u32 *in) {{ {' '.join(put)} }}",
-        f"static void fetch(Model &model, u32 *out) {{ {' '.join(get)} }}",
-        f"static void clock(Model &model, int v) {{ {one.format(member.format(clock), 'v') if clock is not None else ''} }}",
-        "static void reset(Model &model, int on) { "
-        + (one.format(member.format(reset), f"on ? {mapping.reset_active} : {1 - mapping.reset_active}")
-           if reset is not None else "") + " }",
-        '#include "harness_main.hpp"',
-        "",
-    ])
+    header = (
+        f'#include "V{WRAPPER}.h"\n#define VERILATED 1' if verilated else '#include "cxxrtl.cc"\n#define VERILATED 0'
+    )
+    return "\n".join(
+        [
+            header,
+            f"enum {{ IN = {at}, OUT = {out}, CLOCKED = {int(clock is not None)}, RESET_CYCLES = {RESET_CYCLES} }};",
+            f"typedef {f'V{WRAPPER}' if verilated else f'cxxrtl_design::p_{WRAPPER}'} Model;",
+            '#include "harness.hpp"',
+            f"static void drive(Model &model, const u32 *in) {{ {' '.join(put)} }}",
+            f"static void fetch(Model &model, u32 *out) {{ {' '.join(get)} }}",
+            "static void clock(Model &model, int v) { "
+            + (one.format(member.format(clock), "v") if clock is not None else "")
+            + " }",
+            "static void reset(Model &model, int on) { "
+            + (
+                one.format(member.format(reset), f"on ? {mapping.reset_active} : {1 - mapping.reset_active}")
+                if reset is not None
+                else ""
+            )
+            + " }",
+            '#include "harness_main.hpp"',
+            "",
+        ]
+    )
 
 
 _FLAGS = ["-std=gnu++17", "-O0", "-w", "-fcoroutines"]
@@ -151,15 +163,21 @@ def runtime() -> Path:
         made = Path(work) / "made"
         made.mkdir()
         for name in ("verilated", "verilated_threads", "verilated_timing"):
-            subprocess.run(["g++", *_FLAGS, *search, "-c", str(include / f"{name}.cpp"), "-o", f"{work}/{name}.o"],
-                           check=True, timeout=600)
+            subprocess.run(
+                ["g++", *_FLAGS, *search, "-c", str(include / f"{name}.cpp"), "-o", f"{work}/{name}.o"],
+                check=True,
+                timeout=600,
+            )
         objects = [f"{work}/{name}.o" for name in ("verilated", "verilated_threads", "verilated_timing")]
         subprocess.run(["ar", "rcs", str(made / "libverilated.a"), *objects], check=True)
         for name, text in (("v", "verilated.h"), ("c", "cxxrtl/cxxrtl.h")):
             header = made / f"{name}.h"
             header.write_text(f"#include <{text}>\n")
-            subprocess.run(["g++", *_FLAGS, *search, "-x", "c++-header", str(header), "-o", f"{header}.gch"],
-                           check=True, timeout=600)
+            subprocess.run(
+                ["g++", *_FLAGS, *search, "-x", "c++-header", str(header), "-o", f"{header}.gch"],
+                check=True,
+                timeout=600,
+            )
         try:
             os.rename(made, folder)
         except OSError:  # another process was faster
@@ -169,8 +187,10 @@ def runtime() -> Path:
 
 def _shared(circuit: Circuit, bits: Mapping[str, np.ndarray], verilated: bool) -> dict[str, bytes | str]:
     return {
-        "harness.cpp": _harness(circuit, verilated), "vectors.bin": _vectors(circuit, bits),
-        "harness.hpp": (HERE / "harness.hpp").read_text(), "harness_main.hpp": (HERE / "harness_main.hpp").read_text(),
+        "harness.cpp": _harness(circuit, verilated),
+        "vectors.bin": _vectors(circuit, bits),
+        "harness.hpp": (HERE / "harness.hpp").read_text(),
+        "harness_main.hpp": (HERE / "harness_main.hpp").read_text(),
     }
 
 
@@ -190,8 +210,10 @@ def run_verilator(circuit: Circuit, bits: Mapping[str, np.ndarray]) -> dict[str,
         f"VERILATOR_ROOT={VERILATOR_ROOT} {VERILATOR_ROOT}/bin/verilator_bin --cc -Mdir obj -O3 -DSYNTHESIS --timing "
         f"--x-assign unique --x-initial unique -Wno-fatal -Wno-lint -Wno-style -Wno-MULTITOP --top-module {WRAPPER} "
         f"-Wno-DECLFILENAME {sources} >&2\n"
-        "for f in obj/*.cpp; do echo \"#include \\\"$f\\\"\"; done > all.cpp\necho '#include \"/in/harness.cpp\"' >> all.cpp\n"
-        f"{_COMPILE} -include /run/v.h -I{include} -I{include}/vltstd -I. -Iobj -I/in all.cpp /run/libverilated.a -pthread "
+        'for f in obj/*.cpp; do echo "#include \\"$f\\""; done > all.cpp\n'
+        "echo '#include \"/in/harness.cpp\"' >> all.cpp\n"
+        f"{_COMPILE} -include /run/v.h -I{include} -I{include}/vltstd -I. -Iobj -I/in all.cpp /run/libverilated.a "
+        "-pthread "
         "-o sim >&2\n./sim /in/vectors.bin results.bin >&2\ncat results.bin"
     )
     files = {**circuit.files, **_shared(circuit, bits, True)}
@@ -201,16 +223,20 @@ def run_verilator(circuit: Circuit, bits: Mapping[str, np.ndarray]) -> dict[str,
 
 def run_cxxrtl(circuit: Circuit, bits: Mapping[str, np.ndarray], cxxrtl: str) -> dict[str, np.ndarray]:
     """The same through CXXRTL; `cxxrtl` is Yosys's C++ for the wrapped circuit. Uninitialised state is zero."""
-    script = (f"{_COMPILE} -include /run/c.h -DTRACE=0 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
-              "./sim /in/vectors.bin results.bin >&2\ncat results.bin")
+    script = (
+        f"{_COMPILE} -include /run/c.h -DTRACE=0 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
+        "./sim /in/vectors.bin results.bin >&2\ncat results.bin"
+    )
     data = _script("CXXRTL", script, {"cxxrtl.cc": cxxrtl, **_shared(circuit, bits, False)})
     return _unpack(circuit, data, "CXXRTL", len(next(iter(bits.values()))))
 
 
 def waveform(circuit: Circuit, bits: Mapping[str, np.ndarray], cxxrtl: str) -> str:
     """A VCD file of the run through CXXRTL, every named signal of the circuit in it."""
-    script = (f"{_COMPILE} -include /run/c.h -DTRACE=1 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
-              "./sim /in/vectors.bin results.bin >&2\ncat trace.vcd")
+    script = (
+        f"{_COMPILE} -include /run/c.h -DTRACE=1 -I{CXXRTL} -I/in /in/harness.cpp -o sim >&2\n"
+        "./sim /in/vectors.bin results.bin >&2\ncat trace.vcd"
+    )
     return _script("CXXRTL", script, {"cxxrtl.cc": cxxrtl, **_shared(circuit, bits, False)}).decode()
 
 
@@ -245,7 +271,7 @@ def run_icarus(circuit: Circuit, bits: Mapping[str, np.ndarray]) -> dict[str, np
   reg clock, resetting;
   wire [{out - 1}:0] found;
   integer t;
-  {WRAPPER} wrapped({', '.join(pins)});
+  {WRAPPER} wrapped({", ".join(pins)});
   initial begin
     $readmemb("/in/vectors.txt", vectors);
     clock = 0; resetting = 1; operands = 0;
@@ -261,8 +287,10 @@ def run_icarus(circuit: Circuit, bits: Mapping[str, np.ndarray]) -> dict[str, np
 endmodule
 """
     sources = " ".join(f"/in/{name}" for name in circuit.files)
-    script = (f"iverilog -g2012 -DSYNTHESIS -s bench -o bench.vvp {sources} /in/bench.v >&2\n"
-              "vvp -n bench.vvp | grep '^serrano ' | cut -c9-")
+    script = (
+        f"iverilog -g2012 -DSYNTHESIS -s bench -o bench.vvp {sources} /in/bench.v >&2\n"
+        "vvp -n bench.vvp | grep '^serrano ' | cut -c9-"
+    )
     text = _script("Icarus", script, {**circuit.files, "bench.v": bench, "vectors.txt": lines}).decode()
     rows = text.split()
     if len(rows) != count or any(len(row) != out for row in rows):

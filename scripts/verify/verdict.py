@@ -25,8 +25,13 @@ class Verdict(enum.StrEnum):
 
 #: 2 is left to the command line's own usage errors.
 EXIT = {
-    Verdict.PROVED: 0, Verdict.EXHAUSTIVE: 0, Verdict.TESTED: 0,
-    Verdict.WRONG: 1, Verdict.CORNER: 3, Verdict.DISAGREE: 4, Verdict.ERROR: 5,
+    Verdict.PROVED: 0,
+    Verdict.EXHAUSTIVE: 0,
+    Verdict.TESTED: 0,
+    Verdict.WRONG: 1,
+    Verdict.CORNER: 3,
+    Verdict.DISAGREE: 4,
+    Verdict.ERROR: 5,
 }
 GOOD = (Verdict.PROVED, Verdict.EXHAUSTIVE, Verdict.TESTED)
 
@@ -99,13 +104,18 @@ def as_dict(report: Report, specification: Specification) -> dict:
 
 def as_text(report: Report, specification: Specification) -> str:
     """For a terminal."""
-    lines = [f"{report.circuit} ({report.top}) against {report.specification}: {report.verdict.upper()}",
-             f"  {specification.title}", f"  {report.how}"]
+    lines = [
+        f"{report.circuit} ({report.top}) against {report.specification}: {report.verdict.upper()}",
+        f"  {specification.title}",
+        f"  {report.how}",
+    ]
     if report.latency:
         lines.append(f"  latency: {report.latency} cycles")
     if report.worst_ulp is not None:
-        lines.append(f"  error: at most {report.worst_ulp:.4g} ulp, mean {report.mean_ulp:.4g} ulp; "
-                     f"allowed {specification.bound:g}")
+        lines.append(
+            f"  error: at most {report.worst_ulp:.4g} ulp, mean {report.mean_ulp:.4g} ulp; "
+            f"allowed {specification.bound:g}"
+        )
     if report.simulators:
         agree = "disagree" if report.verdict == Verdict.DISAGREE else "agree"
         lines.append(f"  simulators that {agree}: {', '.join(report.simulators)}")
@@ -128,15 +138,24 @@ def write(report: Report, specification: Specification, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").write_text(json.dumps(as_dict(report, specification), indent=1) + "\n")
     suite = ElementTree.Element("testsuite", name=f"verify.{report.specification}", time=f"{report.seconds:.3f}")
-    cases = {"function": report.verdict in (Verdict.WRONG, Verdict.CORNER), "agreement": report.verdict == Verdict.DISAGREE}
+    cases = {
+        "function": report.verdict in (Verdict.WRONG, Verdict.CORNER),
+        "agreement": report.verdict == Verdict.DISAGREE,
+    }
     failures = 0
     for name, failed in cases.items():
-        case = ElementTree.SubElement(suite, "testcase", classname=f"verify.{report.specification}",
-                                      name=f"{report.top}.{name}", time=f"{report.seconds:.3f}")
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=f"verify.{report.specification}",
+            name=f"{report.top}.{name}",
+            time=f"{report.seconds:.3f}",
+        )
         if failed:
             failures += 1
             ElementTree.SubElement(case, "failure", message=f"{report.verdict}: {report.how}").text = as_text(
-                report, specification)
+                report, specification
+            )
         elif report.verdict == Verdict.ERROR:
             ElementTree.SubElement(case, "error", message=report.how)
     suite.set("tests", str(len(cases)))

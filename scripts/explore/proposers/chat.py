@@ -45,9 +45,11 @@ class Chat:
     def __init__(self, hello: dict, url: str, model: str, key: str, seconds: float) -> None:
         self.url, self.model, self.key, self.seconds = url.rstrip("/") + "/chat/completions", model, key, seconds
         known = {key: hello[key] for key in ("specification", "baselines")}
-        text = (f"Suggest a smaller, faster or less power-hungry circuit for this specification:\n{json.dumps(known)}\n"
-                f"Answer with one JSON object: graph text\n{graphs.__doc__}\nor {{\"kind\": \"verilog\", \"verilog\": ...}}, one "
-                f"combinational module called {hello['specification']['name']} with exactly these ports, no comments needed.")
+        text = (
+            f"Suggest a smaller, faster or less power-hungry circuit for this specification:\n{json.dumps(known)}\n"
+            f'Answer with one JSON object: graph text\n{graphs.__doc__}\nor {{"kind": "verilog", "verilog": ...}}, one '
+            f"combinational module called {hello['specification']['name']} with exactly these ports."
+        )
         self.first = {"role": "user", "content": text}
         self.talk: list[dict] = []
 

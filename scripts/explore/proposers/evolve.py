@@ -25,8 +25,12 @@ def classical(specification: Specification) -> list[Genome]:
     if family == "add":
         return [{"kind": "prefix", "name": name} for name in ADDERS]
     if family in ("mul", "mac", "dot"):
-        return [{"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
-                for adder in ADDERS for tree in ("dadda", "arrival", "wallace") for rows in compressor.ROWS]
+        return [
+            {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
+            for adder in ADDERS
+            for tree in ("dadda", "arrival", "wallace")
+            for rows in compressor.ROWS
+        ]
     raise ValueError(f"the built-in search knows adders and sums of products, not {specification.name}")
 
 
@@ -43,8 +47,12 @@ def spelled(genome: Genome, specification: Specification) -> Genome:
     _, left = compressor.check(heights, tree)
     width, adder = compressor.adder_span(left)[1], genome["adder"]
     nodes = prefix.CLASSICAL[adder](width) if isinstance(adder, str) else adder
-    return {"kind": "compressor", "rows": genome["rows"], "tree": [list(element) for element in tree],
-            "adder": [list(node) for node in nodes]}
+    return {
+        "kind": "compressor",
+        "rows": genome["rows"],
+        "tree": [list(element) for element in tree],
+        "adder": [list(node) for node in nodes],
+    }
 
 
 def mutate_prefix(nodes: list, width: int, generator: random.Random) -> list:
@@ -144,7 +152,9 @@ class Evolve:
             child = {**parent, "tree": mutate_tree(heights, parent["tree"], generator)}
             why = "nets exchanged in the tree"
         elif way < 0.65:
-            tree = trees.by_arrival(heights, generator, generator.choice((0.0, 0.05, 0.2)), generator.choice((1.0, 0.7)))
+            tree = trees.by_arrival(
+                heights, generator, generator.choice((0.0, 0.05, 0.2)), generator.choice((1.0, 0.7))
+            )
             child, why = {**parent, "tree": tree, "adder": generator.choice(ADDERS)}, "a new tree by arrival times"
         else:
             child, why = dict(parent), "spans of the final adder added and removed"
@@ -164,4 +174,3 @@ def main(seed: int = typer.Option(1, help="Seed of the search.")) -> None:
 
 if __name__ == "__main__":
     typer.run(main)
-

@@ -19,7 +19,9 @@ class Files:
         self.seen = {path.name for path in self._files() if path.name in done}
 
     def _files(self) -> list[Path]:
-        return sorted(path for path in self.folder.iterdir() if path.suffix in (".json", ".v", ".sv") and path.is_file())
+        return sorted(
+            path for path in self.folder.iterdir() if path.suffix in (".json", ".v", ".sv") and path.is_file()
+        )
 
     def propose(self, number: int) -> dict:
         while True:

@@ -38,8 +38,9 @@ class Tuner:
             return {"kind": "graph", "graph": {"kind": "prefix", "nodes": nodes}, **labels}
         rows = trial.suggest_categorical("rows", compressor.ROWS)
         heights = compressor.sources(self.specification, rows).heights
-        tree = trees.by_arrival(heights, generator, trial.suggest_float("chance", 0.0, 0.4),
-                                trial.suggest_float("half", 0.5, 1.0))
+        tree = trees.by_arrival(
+            heights, generator, trial.suggest_float("chance", 0.0, 0.4), trial.suggest_float("half", 0.5, 1.0)
+        )
         adder = trial.suggest_categorical("adder", ADDERS)
         return {"kind": "graph", "graph": {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}, **labels}
 
