@@ -22,6 +22,7 @@ from hw.chip.registers import (
     TILE_COUNTERS,
     Window,
 )
+from tb.common.stream import randomly
 
 
 class Host:
@@ -43,6 +44,14 @@ class Host:
         await ClockCycles(self.dut.clk, 2)
         found = await self.read("identity")
         assert found == IDENTITY, f"register identity: expected {IDENTITY:#x}, found {found:#x}"
+
+    def pause(self, share: float, seed: int) -> None:
+        """Pause every channel of both ports in a `share` of the cycles: idle in front, back-pressure behind."""
+        for offset, port in enumerate((self.axi, self.registers)):
+            write, read = port.write_if, port.read_if
+            channels = (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
+            for index, channel in enumerate(channels):
+                channel.set_pause_generator(randomly(share, seed + 8 * offset + index))
 
     async def read(self, name: str) -> int:
         return int(await self.registers.read_dword(REGISTERS[name].offset))

@@ -59,9 +59,11 @@ def golden_memory(plan: Plan) -> dict[int, tuple[int, ...]]:
 
 
 @cocotb.test()
-async def test_products(dut):
+@cocotb.parametrize(pause=[0.0, 0.5])
+async def test_products(dut, pause):
     host = Host(dut)
     await host.reset()
+    host.pause(pause, SEED)
     for _ in range(2):
         done = await execute(host, PLAN)
         for phase, products in zip(PLAN.phases, PHASES, strict=True):
