@@ -25,7 +25,7 @@ from scripts.extrapolate.cycles import Constants, fit
 from scripts.extrapolate.disaggregated import simulate_disaggregated
 from scripts.extrapolate.scenarios import LARGE, measured
 from scripts.extrapolate.serving import Load, Policy, sweep
-from scripts.extrapolate.tables import agents_table, serving_table
+from scripts.extrapolate.tables import agents_table, serving_tables
 from scripts.report.summary import SummaryError, load
 
 SUMMARY = Path("build/sim/summary.json")
@@ -79,7 +79,8 @@ def serve_command(
             outcomes = [simulate_disaggregated(shape, described, described, constants, load, policy) for load in loads]
         else:
             outcomes = sweep(shape, described, constants, users, policy=policy, seed=seed)
-        console.print(serving_table(shape.name, outcomes, described))
+        for table in serving_tables(shape.name, outcomes, described):
+            console.print(table)
 
 
 @app.command("agents")

@@ -102,26 +102,33 @@ def published_tables() -> list[Table]:
     return list(tables.values())
 
 
-def serving_table(model: str, outcomes: Sequence[Outcome], chip: Chip) -> Table:
-    """A concurrency sweep: latencies as median and p95, rates, power as bands, tokens per kW on each basis."""
-    table = Table(title=f"Serving {model} 8k/1k on {chip.name}", title_justify="left")
-    for name in ("users", "TTFT s", "TPOT ms", "end to end s", "tok/s/user", "tok/s/chip, in+out", "W/chip", "peak W",
-                 "tok/s/kW"):  # fmt: skip
-        table.add_column(name, justify="right")
+def serving_tables(model: str, outcomes: Sequence[Outcome], chip: Chip) -> list[Table]:
+    """A concurrency sweep: latencies (median, p95) and rates; power as bands, and tokens per kW on each basis."""
+    times = _numbers(f"Serving {model} 8k/1k on {chip.name}: median, p95",
+                     "users", "TTFT s", "TPOT ms", "end to end s", "tok/s/user", "tok/s/chip in+out")  # fmt: skip
+    bases = [f"tok/s/kW, {name}" for name in per_kilowatt(outcomes[0], chip)]
+    power = _numbers("Power a chip, and input and output tokens a second and kW on each basis",
+                     "users", "mean W", "peak W", *bases)  # fmt: skip
     for o in outcomes:
         tpot = (1e3 * o.tpot[0], 1e3 * o.tpot[1])
-        bases = [f"{name}: {_band(value)}" for name, value in per_kilowatt(o, chip).items()]
-        table.add_row(
-            str(o.concurrency), *(_pair(p) for p in (o.ttft, tpot, o.end_to_end)), number(o.per_user),
-            number(o.rate_a_chip), _band(o.chip_watts), _band(o.peak_watts), "\n".join(bases),
-        )  # fmt: skip
-    table.caption = "median, p95; rates and power derived from the cycle formula and published energies, TDP assumed"
+        pairs = (_pair(p) for p in (o.ttft, tpot, o.end_to_end))
+        times.add_row(str(o.concurrency), *pairs, number(o.per_user), number(o.rate_a_chip))
+        rates = (_band(value) for value in per_kilowatt(o, chip).values())
+        power.add_row(str(o.concurrency), _band(o.chip_watts), _band(o.peak_watts), *rates)
+    power.caption = "derived from the cycle formula and published energies; the TDP is assumed"
+    return [times, power]
+
+
+def _numbers(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="right")
     return table
 
 
 def agents_table(rows: Sequence[tuple[str, bool, AgentOutcome]], chip: Chip) -> Table:
     """Turns of agents by model, with the context kept between turns and without."""
-    table = Table(title=f"Multi-turn agents on {chip.name}", title_justify="left")
+    table = Table(title=f"Multi-turn agents on {chip.name}: median, p95", title_justify="left")
     table.add_column("model")
     for name in (
         "context",
@@ -137,7 +144,7 @@ def agents_table(rows: Sequence[tuple[str, bool, AgentOutcome]], chip: Chip) -> 
         context = f"kept, {100 * o.reused:.0f} % reused" if kept else "computed again"
         table.add_row(model, context, str(o.turns), _pair(o.ttft), _pair(o.end_to_end), number(o.headline),
                       number(o.output_rate), f"{o.longest_context:,}")  # fmt: skip
-    table.caption = "median, p95; lengths and pauses are assumed, the recorded traces are not public"
+    table.caption = "lengths and pauses are assumed, the recorded traces are not public"
     return table
 
 
