@@ -107,7 +107,8 @@ def speed(seed: int = 1) -> Figure:
     simulator.run(testbench, seed=seed, work=work)
     bare = replay(testbench, record, seed, work)
     if not bare["same"]:
-        raise simulator.SimulatorError("the bare loop ended with other outputs than the recorded run")
+        how = "not measured: the bare loop's last outputs are not those that the recorded run wrote down"
+        return Figure("slice.cocotb_speed_ratio", None, "", ">= 0.8", how=how)
     rate = bare["cycles"] / bare["seconds"]
     return Figure("slice.cocotb_speed_ratio", round(with_cocotb / rate, 3), "", ">= 0.8",
                   reference=f"bare C++ loop over the same model and inputs: {rate:,.0f} cycles/s",
