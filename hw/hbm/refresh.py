@@ -51,11 +51,13 @@ class PerBankRefresh(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, banks = self._config, self._config.timing.total_banks
-        period = config.cycles.refi // banks
-        timer, done = Signal(range(period)), Signal(banks)
-        tick = timer == period - 1
+        # `banks` refreshes in `refi` clocks, exactly: a rounded period would run ahead of the standard for ever.
+        interval = config.cycles.refi
+        phase, done = Signal(range(interval)), Signal(banks)
+        advanced = phase + banks
+        tick = advanced >= interval
         issued = self.issue.any()
-        m.d.sync += [timer.eq(Mux(tick, 0, timer + 1)), self.debt.eq(self.debt + tick - issued)]
+        m.d.sync += [phase.eq(Mux(tick, advanced - interval, advanced)), self.debt.eq(self.debt + tick - issued)]
 
         after = Signal(banks)
         m.d.comb += after.eq(done | self.issue)

@@ -157,6 +157,7 @@ async def test_shapes(dut):
         wrong = np.argwhere(results(CHIP, product, found) != expected)
         assert not len(wrong), f"product {index}: {len(wrong)} outputs differ, first {wrong[0]}"
     assert len(memory) == counters["result_granules"], "results were sent twice, or not at all"
-    deliverable = await run(dut, source, counters["weight_granules"])
+    # Without weights no product ends, and the fetcher asks for at most four products ahead.
+    deliverable = await run(dut, source, counters["weight_granules"]) if len(PREPARED.placed) <= 4 else {}
     record = {"work": asdict(WORK), "counters": counters, "deliverable": deliverable}
     Path("measured.json").write_text(json.dumps(record))
