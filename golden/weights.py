@@ -116,7 +116,9 @@ def unpack(image: Bytes, outputs: int, inputs: int, group: int, columns: int, wi
     """The inverse of `pack`: codes [outputs, inputs] and scales [outputs, inputs/32] of a shard's bytes."""
     granules = image_granules(outputs, inputs, columns, width)
     if len(image) != granules * GRANULE:
-        raise ValueError(f"{outputs} x {inputs} in columns of {columns} takes {granules * GRANULE} bytes, not {len(image)}")
+        raise ValueError(
+            f"{outputs} x {inputs} in columns of {columns} takes {granules * GRANULE} bytes, not {len(image)}"
+        )
     k_blocks = inputs // BLOCK
     padded = -(-outputs // columns) * columns
     blocks = padded * k_blocks
