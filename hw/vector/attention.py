@@ -54,7 +54,8 @@ class AttentionEngine(wiring.Component):
     activations: blocks of softmax weights for the array's activation memories, from `weights_base` on; never refused.
     output: rows of the result in FP32, a beat of eight channels at a time.
     busy: a command runs or waits.
-    error: the vector engine refused a command (it cannot, for a command within the limits).
+    error: a command was refused since reset: no rows, no blocks, no leaf, or more of one than the build holds. It is
+        taken and does nothing; the next one runs.
     """
 
     def __init__(self, config: TileConfig, max_rows: int, max_value_groups: int, levels: int = 7):
@@ -106,7 +107,7 @@ class AttentionEngine(wiring.Component):
         m.submodules.issuing = issuing = LeafOrder()
         m.submodules.receiving = receiving = LeafOrder()
         users = [part.commands for part in (fetcher, unpacker, issuing, receiving, program)]
-        broadcast(m, self.command, users)
+        broadcast(m, self._accepted(m), users)
         m.d.comb += [
             self.busy.eq(self.command.valid | program.busy),
             fetcher.write_enable.eq(self.pages_enable),
@@ -120,12 +121,36 @@ class AttentionEngine(wiring.Component):
             scales.rows.eq(program.command.rows),
             program.unit_done.eq(unit.done),
             program.unit_idle.eq(unit.idle),
-            self.error.eq(unit.error),
         ]
         weights_ready = self._quantise(m, unit, program)
         self._issue(m, issuing, weights_ready)
         self._receive(m, receiving, unit, program)
         return m
+
+    def _accepted(self, m: Module) -> stream.Interface:
+        """The commands that can be done; the others are taken and set `error`."""
+        command, map = self.command.payload, self.map
+        accepted = stream.Signature(AttentionCommand).create(path=("accepted",))
+        refused = Signal()
+        m.d.comb += [
+            refused.eq(
+                (command.rows == 0)
+                | (command.rows > map.max_rows)
+                | (command.group == 0)
+                | (command.key_blocks == 0)
+                | (command.value_groups == 0)
+                | (command.value_groups > map.max_value_groups)
+                | (command.latent & (command.value_groups > command.key_blocks))
+                | (command.first_leaf > command.last_leaf)
+                | (command.last_leaf >> map.levels != 0)
+            ),
+            accepted.payload.eq(command),
+            accepted.valid.eq(self.command.valid & ~refused),
+            self.command.ready.eq(accepted.ready | refused),
+        ]
+        with m.If(self.command.valid & refused):
+            m.d.sync += self.error.eq(1)
+        return accepted
 
     def _quantise(self, m: Module, unit: VectorUnit, program: AttentionProgram) -> Signal:
         """Softmax weights through the quantiser to the activation memories; final rows to the output.

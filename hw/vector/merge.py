@@ -118,7 +118,6 @@ class AttentionProgram(wiring.Component):
         ]
         merged = Signal(10)  # the next leaf to merge
         state = _Merge(self.map.levels)
-        last = self.command.last_leaf
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(queue.o.valid):
@@ -129,75 +128,15 @@ class AttentionProgram(wiring.Component):
                 with m.If(scores != 0):
                     m.d.comb += use_scores.eq(1)
                     m.next = "MAXIMUM"
-            self._step(m, "MAXIMUM", self._maximum, "WEIGHTS_START")
-            with m.State("WEIGHTS_START"):
-                m.d.comb += self.scales_start.eq(1)
-                m.next = "WEIGHTS"
-            self._step(m, "WEIGHTS", self._weights, "AFTER_WEIGHTS")
-            with m.State("AFTER_WEIGHTS"):
-                with m.If((self.leaf == self.command.first_leaf) & (self.leaf != last)):
-                    m.d.sync += self.leaf.eq(self.leaf + 1)
-                    m.next = "SCORES"
-                with m.Else():
-                    m.next = "OUTPUT"
+            self._softmax_states(m)
             with m.State("OUTPUT"):
                 with m.If(outputs != 0):
                     m.d.comb += use_output.eq(1)
                     m.d.sync += [state.current.eq(merged[:2]), state.level.eq(0), state.flushing.eq(0)]
                     m.next = "DECIDE"
-            with m.State("DECIDE"):
-                with m.If(merged.bit_select(state.level, 1)):
-                    m.d.sync += state.left_empty.eq(~state.valid.bit_select(state.level, 1))
-                    m.d.sync += [state.left.eq(state.place), state.sink.eq(0)]
-                    with m.If(merged.bit_select(state.level + 1, 1)):
-                        m.d.sync += [state.target.eq(TEMPORARY + state.temporary), state.temporary.eq(~state.temporary)]
-                    with m.Else():
-                        m.d.sync += state.target.eq(LEVEL + 1 + state.level)
-                    m.next = "TOP"
-                with m.Else():
-                    m.d.sync += [state.valid.bit_select(state.level, 1).eq(1), merged.eq(merged + 1)]
-                    with m.If(state.level == 0):
-                        m.d.sync += state.landed.eq(state.current)
-                    m.next = "NEXT"
-            with m.State("NEXT"):
-                with m.If(merged > last):
-                    m.d.sync += [state.level.eq(0), state.flushing.eq(1), state.have.eq(0)]
-                    m.next = "FLUSH"
-                with m.Elif(self.leaf != last):
-                    m.d.sync += self.leaf.eq(self.leaf + 1)
-                    m.next = "SCORES"
-                with m.Else():
-                    m.next = "OUTPUT"
-            with m.State("FLUSH"):
-                with m.If(state.level > self.map.levels):
-                    m.d.sync += [state.sink.eq(1), state.left.eq(state.current), state.left_empty.eq(0)]
-                    m.d.sync += state.target.eq(TEMPORARY + state.temporary)
-                    m.next = "SETTLE"
-                    with m.If(self.command.sink & ~state.sink_done):
-                        m.next = "TOP"
-                with m.Elif(state.valid.bit_select(state.level, 1)):
-                    m.d.sync += [state.have.eq(1), state.current.eq(state.place), state.level.eq(state.level + 1)]
-                    with m.If(state.have):
-                        m.d.sync += [state.current.eq(state.current), state.level.eq(state.level)]
-                        m.d.sync += [state.left.eq(state.place), state.left_empty.eq(0), state.sink.eq(0)]
-                        m.d.sync += [state.target.eq(TEMPORARY + state.temporary), state.temporary.eq(~state.temporary)]
-                        m.next = "TOP"
-                with m.Else():
-                    m.d.sync += state.level.eq(state.level + 1)
-            for name, step, following in (
-                ("TOP", self._top, "LEFT"), ("LEFT", self._left, "RIGHT"), ("RIGHT", self._right, "TOTAL"),
-                ("TOTAL", self._total, "MERGED_OUTPUT"), ("MERGED_OUTPUT", self._output, "MERGED"),
-            ):  # fmt: skip
-                self._step(m, name, step, following, state)
-            with m.State("MERGED"):
-                m.d.sync += [state.current.eq(state.target), state.level.eq(state.level + 1)]
-                m.next = "DECIDE"
-                with m.If(~state.flushing):
-                    m.d.sync += state.valid.bit_select(state.level, 1).eq(0)
-                with m.Else():
-                    m.next = "FLUSH"
-                    with m.If(state.sink):
-                        m.d.sync += [state.sink_done.eq(1), state.level.eq(state.level)]
+            self._tree_states(m, state, merged)
+            self._flush_state(m, state)
+            self._merge_states(m, state)
             with m.State("SETTLE"):
                 with m.If(self.unit_idle):
                     m.next = "INVERSE"
@@ -208,6 +147,86 @@ class AttentionProgram(wiring.Component):
                 m.d.sync += state.sink_done.eq(0)
                 m.next = "IDLE"
         return m
+
+    def _softmax_states(self, m: Module) -> None:
+        """Maximum and weights of a leaf; after the first leaf's come the second's, then merges take turns."""
+        self._step(m, "MAXIMUM", self._maximum, "WEIGHTS_START")
+        with m.State("WEIGHTS_START"):
+            m.d.comb += self.scales_start.eq(1)
+            m.next = "WEIGHTS"
+        self._step(m, "WEIGHTS", self._weights, "AFTER_WEIGHTS")
+        with m.State("AFTER_WEIGHTS"):
+            with m.If((self.leaf == self.command.first_leaf) & (self.leaf != self.command.last_leaf)):
+                m.d.sync += self.leaf.eq(self.leaf + 1)
+                m.next = "SCORES"
+            with m.Else():
+                m.next = "OUTPUT"
+
+    def _tree_states(self, m: Module, state: "_Merge", merged: Signal) -> None:
+        """A leaf's way up the tree: merged where its number has a one, kept at the first level where it has a zero."""
+        last = self.command.last_leaf
+        with m.State("DECIDE"):
+            with m.If(merged.bit_select(state.level, 1)):
+                m.d.sync += state.left_empty.eq(~state.valid.bit_select(state.level, 1))
+                m.d.sync += [state.left.eq(state.place), state.sink.eq(0)]
+                with m.If(merged.bit_select(state.level + 1, 1)):
+                    m.d.sync += [state.target.eq(TEMPORARY + state.temporary), state.temporary.eq(~state.temporary)]
+                with m.Else():
+                    m.d.sync += state.target.eq(LEVEL + 1 + state.level)
+                m.next = "TOP"
+            with m.Else():
+                m.d.sync += [state.valid.bit_select(state.level, 1).eq(1), merged.eq(merged + 1)]
+                with m.If(state.level == 0):
+                    m.d.sync += state.landed.eq(state.current)
+                m.next = "NEXT"
+        with m.State("NEXT"):
+            with m.If(merged > last):
+                m.d.sync += [state.level.eq(0), state.flushing.eq(1), state.have.eq(0)]
+                m.next = "FLUSH"
+            with m.Elif(self.leaf != last):
+                m.d.sync += self.leaf.eq(self.leaf + 1)
+                m.next = "SCORES"
+            with m.Else():
+                m.next = "OUTPUT"
+
+    def _flush_state(self, m: Module, state: "_Merge") -> None:
+        """After the last leaf: what is left at the levels, from the lowest up, then the sink."""
+        with m.State("FLUSH"):
+            with m.If(state.level > self.map.levels):
+                m.d.sync += [state.sink.eq(1), state.left.eq(state.current), state.left_empty.eq(0)]
+                m.d.sync += state.target.eq(TEMPORARY + state.temporary)
+                m.next = "SETTLE"
+                with m.If(self.command.sink & ~state.sink_done):
+                    m.next = "TOP"
+            with m.Elif(state.valid.bit_select(state.level, 1)):
+                m.d.sync += [state.have.eq(1), state.current.eq(state.place), state.level.eq(state.level + 1)]
+                with m.If(state.have):
+                    m.d.sync += [state.current.eq(state.current), state.level.eq(state.level)]
+                    m.d.sync += [state.left.eq(state.place), state.left_empty.eq(0), state.sink.eq(0)]
+                    m.d.sync += [state.target.eq(TEMPORARY + state.temporary), state.temporary.eq(~state.temporary)]
+                    m.next = "TOP"
+            with m.Else():
+                m.d.sync += state.level.eq(state.level + 1)
+
+    def _merge_states(self, m: Module, state: "_Merge") -> None:
+        """One merge: five commands, then on to where it came from."""
+        for name, step, following in (
+            ("TOP", self._top, "LEFT"),
+            ("LEFT", self._left, "RIGHT"),
+            ("RIGHT", self._right, "TOTAL"),
+            ("TOTAL", self._total, "MERGED_OUTPUT"),
+            ("MERGED_OUTPUT", self._output, "MERGED"),
+        ):
+            self._step(m, name, step, following, state)
+        with m.State("MERGED"):
+            m.d.sync += [state.current.eq(state.target), state.level.eq(state.level + 1)]
+            m.next = "DECIDE"
+            with m.If(~state.flushing):
+                m.d.sync += state.valid.bit_select(state.level, 1).eq(0)
+            with m.Else():
+                m.next = "FLUSH"
+                with m.If(state.sink):
+                    m.d.sync += [state.sink_done.eq(1), state.level.eq(state.level)]
 
     def _step(self, m: Module, name: str, build: object, following: str, *arguments: object) -> None:
         """A state in which one command is offered until the unit has done it."""

@@ -91,6 +91,30 @@ async def test_memory_stalls_and_comes_back(dut):
 
 
 @cocotb.test()
+@cocotb.parametrize(
+    fault=[
+        {"rows": 0},
+        {"rows": SIZE.max_rows + 1},
+        {"group": 0},
+        {"key_blocks": 0},
+        {"value_groups": SIZE.max_value_groups + 1},
+        {"first_leaf": 1},
+        {"last_leaf": 1 << SIZE.levels},
+    ]
+)
+async def test_refused_commands(dut, fault):
+    """A command that the build cannot do sets `error` and gives nothing; the next one runs."""
+    tb = await started(dut)
+    prepared = prepare(Case(60), np.random.default_rng(SEED))
+    await tb.set_up(prepared)
+    await tb.command.send(prepared.command | fault)
+    await ClockCycles(dut.clk, 200)
+    assert int(dut.error.value)
+    assert not int(dut.busy.value)
+    assert (await tb.run(prepared))[0].tolist() == prepared.expected.tolist()
+
+
+@cocotb.test()
 async def test_chunks_give_the_same_rows(dut):
     """One chunk of two positions, and each of them alone, on the same cache: the same bits."""
     tb = await started(dut)
