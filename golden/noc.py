@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def path(source: Node, target: Node) -> list[Link]:
     (x, y), (x_end, y_end) = source, target
     nodes = [(column, y) for column in range(x, x_end, 1 if x_end > x else -1)]
     nodes += [(x_end, row) for row in range(y, y_end, 1 if y_end > y else -1)] + [target]
-    return list(zip(nodes, nodes[1:], strict=False))
+    return list(pairwise(nodes))
 
 
 def tree(source: Node, nodes: Iterable[Node]) -> set[Link]:
@@ -43,7 +44,7 @@ def tree(source: Node, nodes: Iterable[Node]) -> set[Link]:
 
 
 def latency(hops: int) -> int:
-    """Cycles from the cycle in which `send` takes a flit to the one in which `receive` offers it, nothing in the way."""
+    """Cycles from the one in which `send` takes a flit to the one in which `receive` offers it, nothing in the way."""
     return 2 * hops + 3
 
 

@@ -96,7 +96,7 @@ class MeshConfig:
         return dict(self.local_ports).get((x, y), 1)
 
     def endpoints(self) -> list[tuple[int, int, int]]:
-        """(x, y, port) of every local port, in the order of `Mesh.send`: port 0 of all nodes row by row, then the rest."""
+        """(x, y, port) of every local port, in the order of `Mesh.send`: port 0 of all nodes by rows, then the rest."""
         first = [(x, y, 0) for y in range(self.rows) for x in range(self.columns)]
         return first + [(x, y, p) for x, y, _ in first for p in range(1, self.ports_at(x, y))]
 

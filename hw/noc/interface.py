@@ -117,7 +117,8 @@ class NetworkInterface(wiring.Component):
         config, o = self.config, self.receive[traffic]
         width = Shape.cast(flit_layout(config)).width
         m.submodules[f"merge_{traffic}"] = merge = Arbiter(config.channels)
-        valid, owner = Signal(config.channels, name=f"valid_{traffic}"), Signal(config.channels, name=f"owner_{traffic}")
+        valid = Signal(config.channels, name=f"valid_{traffic}")
+        owner = Signal(config.channels, name=f"owner_{traffic}")
         merged: Value = Const(0)
         for lane in range(config.channels):
             channel = traffic * config.channels + lane

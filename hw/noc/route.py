@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -47,7 +47,14 @@ def flow_number(config: MeshConfig, header: data.View) -> Value:
     """
     goal, source = header.destination, header.source
     mixed: Value = Const(0, 4)
-    for part, turn in ((goal.x_first, 0), (goal.y_first, 2), (source.x, 1), (source.x, 3), (source.y, 2), (source.y, 0)):
+    for part, turn in (
+        (goal.x_first, 0),
+        (goal.y_first, 2),
+        (source.x, 1),
+        (source.x, 3),
+        (source.y, 2),
+        (source.y, 0),
+    ):
         folded = part[:4] ^ part[4:]
         mixed = mixed ^ Cat(folded, Const(0, 4))[:4].rotate_left(turn)
     return mixed[:4]
@@ -102,7 +109,9 @@ class Route(wiring.Component):
         if self.config.lists:
             listed = _listed(self.config, self.x, self.y, goal.nodes)
             plain = (east, west, column, north, south, here)
-            east, west, column, north, south, here = (Mux(goal.listed, a, b) for a, b in zip(listed, plain, strict=True))
+            east, west, column, north, south, here = (
+                Mux(goal.listed, a, b) for a, b in zip(listed, plain, strict=True)
+            )
         wanted = [east, west, column & north, column & south]
         wanted += [column & here & (goal.port == port) for port in range(self.ports - Direction.LOCAL)]
         for output, want in enumerate(wanted):

@@ -26,7 +26,7 @@ def multicast_figure(program: Path) -> Figure:
     return Figure(
         "noc.multicast_bound_ratio", round(cycles / bound, 4), "", "<= 1.10",
         reference=f"bound {bound} cycles: {FLITS} flits through one output, and the way of the last",
-        how=f"{FLITS} flits to 16 nodes in {cycles} cycles; {links} link loads a flit, one unicast each would be {unicast}",
+        how=f"{FLITS} flits to 16 nodes in {cycles} cycles; {links} link loads a flit, {unicast} with one unicast each",
     )  # fmt: skip
 
 
@@ -38,17 +38,20 @@ def gather_figures(program: Path) -> list[Figure]:
             cycles, bound = spread(program, side, flits, everyone=True), gather_bound(side, flits)
             figures.append(
                 Figure(
-                    f"noc.{side}x{side}.allgather_{elements}_bound_ratio", round(cycles / bound, 4), "", "<= 1.15",
+                    f"noc.{side}x{side}.allgather_{elements}_bound_ratio",
+                    round(cycles / bound, 4),
+                    "",
+                    "<= 1.15",
                     reference=f"ejection bound {bound} cycles (one flit a cycle into the farthest node, "
                     "none before its way is done)",
                     how=f"{flits} flits from all nodes, multicast to all: {cycles} cycles",
-                )  # fmt: skip
+                )
             )
     return figures
 
 
 def link_figures(long: bool) -> list[Figure]:
-    """Goodput of the link at three bit error rates against go-back-N's closed form; payloads are checked in hardware."""
+    """Goodput of the link at three bit error rates against go-back-N's closed form; payloads checked in hardware."""
     width, lanes, window, latency = SHAPES["link_64"]
     beats = frame_beats(width, window, lanes)
     rates = (1e-6, 1e-5, 1e-4)
@@ -64,11 +67,14 @@ def link_figures(long: bool) -> list[Figure]:
         expected = goodput_ratio(entry["ber"], beats, lanes + 1, latency)
         figures.append(
             Figure(
-                f"noc.link_goodput_ratio.{entry['ber']:.0e}".replace("e-0", "e-"), round(goodput / expected, 4), "",
-                ">= 0.95", reference=f"go-back-N: {expected:.4f} of the error-free rate",
+                f"noc.link_goodput_ratio.{entry['ber']:.0e}".replace("e-0", "e-"),
+                round(goodput / expected, 4),
+                "",
+                ">= 0.95",
+                reference=f"go-back-N: {expected:.4f} of the error-free rate",
                 how=f"{goodput:.4f} of the error-free rate; {entry['count']} payloads, {entry['errors']} bit errors, "
                 f"{entry['retries']} retries, none lost",
-            )  # fmt: skip
+            )
         )
     return figures
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Shape, Signal, Value
+from amaranth.hdl import Const, Module, Mux, ResetSignal, Shape, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -51,7 +51,7 @@ class ArbiterFairness(wiring.Component):
             m.d.sync += lost_to.eq(0)
         with m.Elif(asks & started):
             m.d.sync += lost_to.eq(lost_to | (used & ~inside))
-        with m.If((self.enable & dut.grant.any())):
+        with m.If(self.enable & dut.grant.any()):
             m.d.sync += inside.eq(dut.grant & ~self.tail)  # whose packet is under way
         one_hot = (dut.grant & (dut.grant - 1)[: self.size]) == 0
         sound = one_hot & ((dut.grant & ~self.request) == 0) & (dut.grant.any() == self.request.any())
@@ -95,8 +95,8 @@ class UrgentLimit(wiring.Component):
 class ChannelCredits(wiring.Component):
     """An output, a link and an input in a loop: what was sent on a channel and not credited is stored or under way.
 
-    A flit on the link always has a place: a buffer is never written when full, a credit never comes that is not owed. Requesters, packet ends
-    and what the next router takes are free.
+    A flit on the link always has a place: a buffer is never written when full, a credit never comes that is
+    not owed. Requesters, packet ends and what the next router takes are free.
     """
 
     def __init__(self, config: MeshConfig, requesters: int = 2):
@@ -151,7 +151,9 @@ class RouterFlow(wiring.Component):
     credits; the neighbours return credits freely, for flits they got.
     """
 
-    def __init__(self, config: MeshConfig, arrival: int, output: int, node: tuple[int, int], router: type[Router] = Router):
+    def __init__(
+        self, config: MeshConfig, arrival: int, output: int, node: tuple[int, int], router: type[Router] = Router
+    ):
         if Shape.cast(config.payload).width != 2 or config.channels != 1 or config.classes != 1:
             raise ValueError("RouterFlow needs a payload of 2 bits, one class and one channel")
         if not legal(arrival, output):
@@ -159,9 +161,7 @@ class RouterFlow(wiring.Component):
         self.config, self.arrival, self.output, self.node, self._router = config, arrival, output, node, router
         ports = Direction.LOCAL + 1
         width = Shape.cast(flit_layout(config)).width
-        super().__init__(
-            {"valid": In(ports), "flit": In(width).array(ports), "credit": In(ports), "bad": Out(1)}
-        )
+        super().__init__({"valid": In(ports), "flit": In(width).array(ports), "credit": In(ports), "bad": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ ABC = Path(pyosys.__file__).with_name("yosys-abc")
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds`: True proven for all time, False refuted, None undecided within the time limit. `registers`: state bits."""
+    """`holds`: True proven for all time, False refuted, None undecided in the time limit. `registers`: state bits."""
 
     holds: bool | None
     registers: int
@@ -42,7 +41,8 @@ def _run(command: list[str], directory: Path, seconds: float) -> str:
 def prove(component: wiring.Component, seconds: int = 120) -> Verdict:
     """Prove that output `bad` of `component` is never high, from its initial state, for every sequence of inputs.
 
-    The component states its assumptions itself: `bad` is low from the first cycle on in which one is broken. Raises RuntimeError when a tool did not do its part, so that a proof that never ran cannot pass.
+    The component states its assumptions itself: `bad` is low from the first cycle on in which one is broken. Raises
+    RuntimeError when a tool did not do its part, so that a proof that never ran cannot pass.
     """
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)

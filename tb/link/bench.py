@@ -1,4 +1,4 @@
-"""Two ends of a link with `rtl/noc_channel.sv` each way, and a flood of numbered payloads made and checked in hardware."""
+"""Two ends of a link with `rtl/noc_channel.sv` each way, and a flood of payloads made and checked in hardware."""
 
 from __future__ import annotations
 

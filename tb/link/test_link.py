@@ -177,8 +177,12 @@ class LinkEnvironment(uvm_env):
         dut = cocotb.top
         self.coverage = Coverage(TESTPLAN)
         self.scoreboard = Scoreboard("scoreboard", self)
-        self.source = StreamAgent("source", self, StreamPort(dut, "send__0", WIDTH), "source", randomly(0.3, SEED), dut.rst)
-        self.sink = StreamAgent("sink", self, StreamPort(dut, "receive__1", WIDTH), "sink", randomly(0.3, SEED), dut.rst)
+        self.source = StreamAgent(
+            "source", self, StreamPort(dut, "send__0", WIDTH), "source", randomly(0.3, SEED), dut.rst
+        )
+        self.sink = StreamAgent(
+            "sink", self, StreamPort(dut, "receive__1", WIDTH), "sink", randomly(0.3, SEED), dut.rst
+        )
 
     def connect_phase(self):
         self.sink.analysis_port.connect(self.scoreboard.analysis_export)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
+from amaranth.hdl import Shape
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotb.utils import get_sim_time
 from pyuvm import uvm_component, uvm_env, uvm_subscriber, uvm_test
 
-from amaranth.hdl import Shape
 from golden import noc as golden
 from hw.noc import flit_layout
 from tb.common.coverage import Coverage, load_testplan
@@ -175,7 +175,7 @@ async def test_refused(dut):
     good = goal((1, 1))
     bad = [goal((1, 0), (0, 0)), goal((1, 1), (1, 0))]
     if CONFIG.port_width and any(count > 1 for _, count in CONFIG.local_ports):
-        node, count = CONFIG.local_ports[0]
+        node, _ = CONFIG.local_ports[0]
         elsewhere = (0, 0) if node != (0, 0) else (1, 1)
         bad += [goal(elsewhere, port=1), goal((0, 0), (1, 1), port=1)]
     if 1 << CONFIG.x_width > CONFIG.columns:
@@ -291,7 +291,9 @@ class MeshEnvironment(uvm_env):
                 hook = randomly(0.3, SEED * 100 + len(self.agents))
                 key = (name, index, traffic)
                 self.agents[key] = StreamAgent("_".join(map(str, key)), self, port, role, hook, dut.rst)
-                self.taps[key] = _Tap("tap_" + "_".join(map(str, key)), self, lambda value, key=key: self.seen(key, value))
+                self.taps[key] = _Tap(
+                    "tap_" + "_".join(map(str, key)), self, lambda value, key=key: self.seen(key, value)
+                )
 
     def connect_phase(self):
         for key, agent in self.agents.items():
