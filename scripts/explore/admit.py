@@ -13,7 +13,7 @@ from scripts.verify.netlist import Netlist, NetlistError
 
 MAX_TEXT = 256 << 10
 MAX_GATES = 200_000
-LIMITS = sandbox.Limits(seconds=20, memory=1 << 30, disk=64 << 20, output=32 << 20, processes=16)
+LIMITS = sandbox.Limits(seconds=120, cpu=15, memory=1 << 30, disk=64 << 20, output=32 << 20, processes=16)
 
 ALLOWED_FUNCTIONS = {"$signed", "$unsigned", "$clog2"}
 REFUSED_WORDS = frozenset(

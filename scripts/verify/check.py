@@ -9,7 +9,7 @@ import numpy as np
 
 from golden import specifications
 from golden.specifications import Specification, Values
-from scripts.verify import elaborate, pipeline, ports, proof, simulators
+from scripts.verify import elaborate, pipeline, ports, proof, sandbox, simulators
 from scripts.verify.engine import EXHAUSTIVE_BITS, Comparison, Difference, Engine
 from scripts.verify.netlist import Netlist
 from scripts.verify.simulators import Circuit
@@ -17,6 +17,8 @@ from scripts.verify.verdict import Report, Verdict
 
 VECTORS = 4096
 MAX_LATENCY = 64
+#: A circuit that somebody wants to have checked may be large; what it costs is its owner's time.
+LIMITS = sandbox.Limits(seconds=300, memory=6 << 30)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,12 +90,12 @@ class _Check:
     def _read(self, map_text: str) -> None:
         """Ports, their map, and the netlist."""
         file = ports.read(map_text) if map_text else ports.MapFile()
-        top, found = elaborate.find_ports(self.sources, self.report.top or file.top, file.parameters)
+        top, found = elaborate.find_ports(self.sources, self.report.top or file.top, file.parameters, LIMITS)
         self.report.top = top
         mapping = ports.match(self.full, found, file)
         self.circuit = Circuit(self.sources, top, found, mapping, file.parameters)
         self.specification = self.full.reduced({*mapping.inputs, *mapping.outputs})
-        netlist, self.why, self.cxxrtl = elaborate.lower(self.circuit.files, simulators.WRAPPER)
+        netlist, self.why, self.cxxrtl = elaborate.lower(self.circuit.files, simulators.WRAPPER, LIMITS)
         self.flat: Netlist | None = None
         self.structural: int | None = None
         if netlist is None:
