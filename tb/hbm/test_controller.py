@@ -76,7 +76,7 @@ async def test_stream_speed(dut) -> None:
     """A long stream takes at least 90 % of the peak, ACTs and refreshes included (80 % of it with eight entries)."""
     tb = TB(dut)
     await tb.reset()
-    granules = 6000
+    granules = 3000
     tb.descriptors.put({"address": 0, "length": granules})
     await RisingEdge(dut.data__valid)
     start = int(dut.counters.value) & 0xFFFFFFFF
