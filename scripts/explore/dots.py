@@ -67,7 +67,7 @@ def _points(netlist: Netlist, specification: Specification, recipe: Recipe, orig
 
 
 def saving(given: list[dict], ours: list[dict]) -> tuple[float, str]:
-    """(share of area saved at no more delay, against the given point of least area times delay; all of them in words)."""
+    """(share of area saved, at no more delay, on the given point of least area times delay; every point in words)."""
     best = min(given, key=lambda row: row["area"] * row["delay"])
     share, words = 0.0, []
     for row in given:
