@@ -18,7 +18,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 def clean_environment(**extra: str) -> dict[str, str]:
     """The present environment without what an outer `make` put there."""
     inherited = {name: value for name, value in os.environ.items()
-                 if not name.startswith(("SERRANO_", "MAKE", "MFLAGS"))}  # fmt: skip
+                 if not name.startswith(("SERRANO_", "MAKE", "MFLAGS", "VENV"))}  # fmt: skip
     return inherited | extra
 
 
