@@ -61,7 +61,8 @@ def page() -> str:
         "## Data windows",
         "",
         "AXI4, 256 bits, INCR bursts of whole, aligned beats; bits 31:28 of the address are the window. A burst of",
-        "another kind, a partial strobe or the wrong direction is answered with SLVERR, an address outside with DECERR.",
+        "another kind, a partial strobe or the wrong direction is answered with SLVERR, an address outside with "
+        "DECERR.",
         "",
         "| bits 31:28 | window | use |",
         "|---|---|---|",

@@ -58,5 +58,5 @@ def test_the_line_of_a_key_is_that_of_its_section(tmp_path):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere.toml: No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: No such file"):
         load(tmp_path / "nowhere.toml")

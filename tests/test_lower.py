@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from golden.compiler import lower, results
 from golden.formats import MXINT8
 from golden.machine import TileMachine
 from golden.model import Product, Quantised
@@ -14,7 +15,6 @@ from hw.config import ChipConfig, ConfigError
 from hw.tile.config import TileConfig
 from hw.tile.isa import Memory
 from hw.tile.program import Await, Destination, Halt, Matmul, ProgramError, encode, encode_program, slots_for
-from golden.compiler import lower, results
 
 SMALL = ChipConfig(tile=TileConfig(rows=3, columns=2, slots=4, passes=4, activation_depth=64))
 
@@ -99,7 +99,7 @@ def test_groups_are_equal_and_fit():
 def test_memories_that_are_too_small_are_one_line():
     large = list(products(1, 12, 4, [200]))
     tiny = dataclasses.replace(SMALL, result_granules=64)
-    with pytest.raises(ConfigError, match="results take .* granules; chip.result_granules is 64"):
+    with pytest.raises(ConfigError, match=r"results take .* granules; chip\.result_granules is 64"):
         lower(tiny, [large])
     shallow = dataclasses.replace(SMALL, tile=dataclasses.replace(SMALL.tile, activation_depth=8))
     with pytest.raises(ConfigError, match="do not fit in an activation memory of 8 blocks"):

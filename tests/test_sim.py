@@ -74,7 +74,7 @@ def test_one_wrong_bit_is_found_and_named(done):
 
 
 def test_a_products_window_is_from_the_end_of_the_one_before(done):
-    work, plan, memory = done
+    _, plan, memory = done
     first, second = product_records("decode", plan, memory, {"first"})
     assert [first["bit_exact"], second["bit_exact"]] == [True, False]
     assert first["cycles"] == second["cycles"] == 103  # the slowest tile

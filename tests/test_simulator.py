@@ -96,7 +96,7 @@ def test_a_typo_in_a_source_gives_file_and_line(build_folder, monkeypatch):
 
 
 def test_a_missing_source_is_named(build_folder):
-    with pytest.raises(SimulatorError, match="there is no source file .*nowhere.sv"):
+    with pytest.raises(SimulatorError, match=r"there is no source file .*nowhere\.sv"):
         simulator.build(Model(name="nowhere", sources=("nowhere.sv",)))
 
 
