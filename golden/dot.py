@@ -65,8 +65,14 @@ def _infinities(product: Product, *operands: tuple[np.ndarray, np.ndarray, Eleme
     for codes, values, element in operands:
         sign, _, _, kind = element.decode(codes)
         infinite = kind == Kind.INFINITY
-        parts.append((infinite, np.where(infinite, ~sign, values > 0), np.where(infinite, sign, values < 0),
-                      ~infinite & (values == 0)))
+        parts.append(
+            (
+                infinite,
+                np.where(infinite, ~sign, values > 0),
+                np.where(infinite, sign, values < 0),
+                ~infinite & (values == 0),
+            )
+        )
     (a_inf, a_pos, a_neg, a_zero), (b_inf, b_pos, b_neg, b_zero) = parts
 
     def any_of(*pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -77,8 +83,13 @@ def _infinities(product: Product, *operands: tuple[np.ndarray, np.ndarray, Eleme
     return plus, minus, any_of((a_inf, b_zero), (a_zero, b_inf))
 
 
-def _terms(product: Product, left: np.ndarray, right: np.ndarray, format_a: Format, format_b: Format,
-           ) -> tuple[Signed, Signed | None]:
+def _terms(
+    product: Product,
+    left: np.ndarray,
+    right: np.ndarray,
+    format_a: Format,
+    format_b: Format,
+) -> tuple[Signed, Signed | None]:
     """The two sums that the two scale factors multiply; None where one factor serves the whole block."""
     bits = format_a.element.magnitude_bits + format_b.element.magnitude_bits + 1
     if ScaleType.E4M3_PAIR in (format_a.scale, format_b.scale):
@@ -89,8 +100,15 @@ def _terms(product: Product, left: np.ndarray, right: np.ndarray, format_a: Form
     return total, _exact(product, left, np.ones_like(right), bits) if format_b.has_offset else None
 
 
-def block_sums(product: Product, a_codes: np.ndarray, b_codes: np.ndarray, a_scales: Scales, b_scales: Scales,
-               format_a: Format, format_b: Format) -> BlockSums:
+def block_sums(
+    product: Product,
+    a_codes: np.ndarray,
+    b_codes: np.ndarray,
+    a_scales: Scales,
+    b_scales: Scales,
+    format_a: Format,
+    format_b: Format,
+) -> BlockSums:
     """Exact scaled sums of blocks, codes [rows, 32] and decoded scales that broadcast to the product's shape."""
     a, b = format_a.element, format_b.element
     left, right = a.integers(a_codes), b.integers(b_codes)
@@ -137,8 +155,15 @@ def _check_pair(format_a: Format, format_b: Format) -> None:
         raise ValueError(problem)
 
 
-def matmul(a_codes: np.ndarray, a_scales: np.ndarray, b_codes: np.ndarray, b_scales: np.ndarray,
-           format_a: Format, format_b: Format, accumulator: np.ndarray | None = None) -> np.ndarray:
+def matmul(
+    a_codes: np.ndarray,
+    a_scales: np.ndarray,
+    b_codes: np.ndarray,
+    b_scales: np.ndarray,
+    format_a: Format,
+    format_b: Format,
+    accumulator: np.ndarray | None = None,
+) -> np.ndarray:
     """A [M, K] times B [N, K] transposed: uint32 FP32 patterns [M, N].
 
     a_codes, b_codes: uint8 [M, K] and [N, K], one code a byte, K a multiple of 32 (pad with code 0 and
@@ -158,19 +183,39 @@ def matmul(a_codes: np.ndarray, a_scales: np.ndarray, b_codes: np.ndarray, b_sca
         raise ValueError(f"accumulator must be {shape}, not {result.shape}")
     for block in range(a_codes.shape[1] // BLOCK):
         part = slice(block * BLOCK, (block + 1) * BLOCK)
-        sums = block_sums(_every_pair, a_codes[:, part], b_codes[:, part],
-                          decode_scales(a_scales[:, block, None], format_a),
-                          decode_scales(b_scales[None, :, block], format_b), format_a, format_b)
+        sums = block_sums(
+            _every_pair,
+            a_codes[:, part],
+            b_codes[:, part],
+            decode_scales(a_scales[:, block, None], format_a),
+            decode_scales(b_scales[None, :, block], format_b),
+            format_a,
+            format_b,
+        )
         result = fp32.accumulate(result, sums.sign, sums.magnitude, sums.exponent, sums.kind)
     return result
 
 
-def accumulate_blocks(accumulator: np.ndarray, a_codes: np.ndarray, a_scales: np.ndarray, b_codes: np.ndarray,
-                      b_scales: np.ndarray, format_a: Format, format_b: Format) -> np.ndarray:
+def accumulate_blocks(
+    accumulator: np.ndarray,
+    a_codes: np.ndarray,
+    a_scales: np.ndarray,
+    b_codes: np.ndarray,
+    b_scales: np.ndarray,
+    format_a: Format,
+    format_b: Format,
+) -> np.ndarray:
     """Independent single steps: uint32 accumulators [T], codes [T, 32], scale words [T] to uint32 results [T]."""
     _check(a_codes, a_scales[:, None], format_a, "a")
     _check(b_codes, b_scales[:, None], format_b, "b")
     _check_pair(format_a, format_b)
-    sums = block_sums(_row_by_row, a_codes, b_codes, decode_scales(a_scales, format_a),
-                      decode_scales(b_scales, format_b), format_a, format_b)
+    sums = block_sums(
+        _row_by_row,
+        a_codes,
+        b_codes,
+        decode_scales(a_scales, format_a),
+        decode_scales(b_scales, format_b),
+        format_a,
+        format_b,
+    )
     return fp32.accumulate(accumulator, sums.sign, sums.magnitude, sums.exponent, sums.kind)

@@ -133,8 +133,15 @@ def _table(element: Element) -> tuple[np.ndarray, ...]:
 
 
 def _float(name: str, exponent_bits: int, mantissa_bits: int, bias: int, max_code: int, **special) -> Element:
-    return Element(name, 1 + exponent_bits + mantissa_bits, exponent_bits, mantissa_bits,
-                   1 - bias - mantissa_bits, max_code, **special)
+    return Element(
+        name,
+        1 + exponent_bits + mantissa_bits,
+        exponent_bits,
+        mantissa_bits,
+        1 - bias - mantissa_bits,
+        max_code,
+        **special,
+    )
 
 
 INT8 = Element("INT8", 8, 0, 7, lsb=-6, max_code=127)
@@ -202,8 +209,10 @@ INT4_BF16 = Format("INT4_BF16", INT4_ELEMENT, ScaleType.BF16)
 E4M3_FP32 = Format("E4M3_FP32", E4M3_ELEMENT, ScaleType.FP32, group=128)
 Q4_1 = Format("Q4_1", UINT4_ELEMENT, ScaleType.FP16_OFFSET)
 UINT4_ZERO = Format("UINT4_ZERO", UINT4_ELEMENT, ScaleType.FP16_ZERO, group=128)
-FORMATS = {format.name: format for format in (MXINT8, E4M3, E5M2, E2M3, E3M2, E2M1, INT4, NVFP4, INT4_BF16, E4M3_FP32,
-                                              Q4_1, UINT4_ZERO)}
+FORMATS = {
+    format.name: format
+    for format in (MXINT8, E4M3, E5M2, E2M3, E3M2, E2M1, INT4, NVFP4, INT4_BF16, E4M3_FP32, Q4_1, UINT4_ZERO)
+}
 
 
 def pair_problem(format_a: Format, format_b: Format) -> str | None:

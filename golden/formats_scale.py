@@ -41,8 +41,14 @@ class Factors(NamedTuple):
 
 def scale_bits(format: Format) -> int:
     """Bits of a scale word."""
-    return {ScaleType.E8M0: 8, ScaleType.E4M3_PAIR: 16, ScaleType.BF16: 16, ScaleType.FP32: 32,
-            ScaleType.FP16_OFFSET: 32, ScaleType.FP16_ZERO: 21}[format.scale]
+    return {
+        ScaleType.E8M0: 8,
+        ScaleType.E4M3_PAIR: 16,
+        ScaleType.BF16: 16,
+        ScaleType.FP32: 32,
+        ScaleType.FP16_OFFSET: 32,
+        ScaleType.FP16_ZERO: 21,
+    }[format.scale]
 
 
 def _floating(element: Element, words: np.ndarray, fixed: bool) -> tuple[np.ndarray, ...]:

@@ -48,8 +48,13 @@ def _add_exact(left: tuple, right: tuple) -> tuple[np.ndarray, Wide, np.ndarray]
     return sign, total, base
 
 
-def accumulate(accumulator: np.ndarray, sign: np.ndarray, magnitude: Wide, exponent: np.ndarray,
-               kind: np.ndarray | int = Kind.FINITE) -> np.ndarray:
+def accumulate(
+    accumulator: np.ndarray,
+    sign: np.ndarray,
+    magnitude: Wide,
+    exponent: np.ndarray,
+    kind: np.ndarray | int = Kind.FINITE,
+) -> np.ndarray:
     """accumulator + (-1)**sign * magnitude * 2**exponent, rounded once to nearest even.
 
     accumulator: uint32 FP32; magnitude: up to 100 bits; exponent: int64; kind: FINITE, INFINITY (of
@@ -58,8 +63,9 @@ def accumulate(accumulator: np.ndarray, sign: np.ndarray, magnitude: Wide, expon
     acc_sign, acc_significand, acc_exponent, acc_kind = decode(accumulator)
     zero = (magnitude.high | magnitude.low) == 0
     sign = np.asarray(sign) & ~(zero & (np.asarray(kind) == Kind.FINITE))
-    total_sign, total, base = _add_exact((acc_sign, rounding.wide(acc_significand), acc_exponent),
-                                         (sign, magnitude, np.asarray(exponent, dtype=I64)))
+    total_sign, total, base = _add_exact(
+        (acc_sign, rounding.wide(acc_significand), acc_exponent), (sign, magnitude, np.asarray(exponent, dtype=I64))
+    )
     total_zero = (total.high | total.low) == 0
     both_negative_zero = total_zero & acc_sign & sign & (acc_significand == 0)
     result = encode(total_sign | both_negative_zero, total, base)

@@ -12,8 +12,13 @@ from golden.formats import BF16, BLOCK, E4M3_ELEMENT, FP16, FP32, Element, Forma
 from golden.rounding import I64, U64, Wide
 
 _ONE = np.uint32(0x3F800000)
-NAN_WORDS = {ScaleType.E4M3_PAIR: 0x7F7F, ScaleType.BF16: 0x7FC0, ScaleType.FP32: 0x7FC00000,
-              ScaleType.FP16_OFFSET: 0x7E007E00, ScaleType.FP16_ZERO: 0x7E00}
+NAN_WORDS = {
+    ScaleType.E4M3_PAIR: 0x7F7F,
+    ScaleType.BF16: 0x7FC0,
+    ScaleType.FP32: 0x7FC00000,
+    ScaleType.FP16_OFFSET: 0x7E007E00,
+    ScaleType.FP16_ZERO: 0x7E00,
+}
 Number = tuple[np.ndarray, np.ndarray, np.ndarray]  # sign, significand below 2**24 (int64), exponent of its bit 0
 
 
@@ -29,7 +34,8 @@ def _divide(value: Number, divisor: Number) -> tuple[np.ndarray, Wide, np.ndarra
     sign, significand, exponent = value
     sign_d, significand_d, exponent_d = divisor
     sign, significand, exponent, sign_d, significand_d, exponent_d = np.broadcast_arrays(
-        sign, significand, exponent, sign_d, significand_d, exponent_d)
+        sign, significand, exponent, sign_d, significand_d, exponent_d
+    )
     up = 61 - rounding.bit_length(significand.astype(U64))  # the dividend has 61 bits, whatever it was
     dividend = significand.astype(I64) << np.where(significand > 0, up, 0)
     safe = np.where(significand_d > 0, significand_d, 1)
@@ -53,8 +59,12 @@ def _largest(groups: np.ndarray) -> np.ndarray:
     return (groups & np.uint32(0x7FFFFFFF)).max(axis=-1)
 
 
-def _symmetric(groups: np.ndarray, format: Format, scale_element: Element, tensor_scale: np.uint32,
-               ) -> tuple[np.ndarray, np.ndarray]:
+def _symmetric(
+    groups: np.ndarray,
+    format: Format,
+    scale_element: Element,
+    tensor_scale: np.uint32,
+) -> tuple[np.ndarray, np.ndarray]:
     """scale = RNE(amax / largest code / tensor scale); code = RNE(value / (scale * tensor scale))."""
     element = format.element
     _, most, shift, _ = element.decode(np.array(element.max_code))
@@ -100,8 +110,11 @@ def _as_exact(number: Number) -> tuple[np.ndarray, Wide, np.ndarray]:
     return number[0], rounding.wide(number[1]), number[2]
 
 
-def quantise_groups(values: np.ndarray, format: Format, tensor_scale: np.uint32 = _ONE,
-                    ) -> tuple[np.ndarray, np.ndarray]:
+def quantise_groups(
+    values: np.ndarray,
+    format: Format,
+    tensor_scale: np.uint32 = _ONE,
+) -> tuple[np.ndarray, np.ndarray]:
     """FP32 patterns (uint32 [..., K]) to a format with a scale that is not a power of two.
 
     Returns (codes uint8 [..., K], scale words uint32 [..., K/32]): one word for each 32 elements, two scales in it for

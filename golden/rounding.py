@@ -127,8 +127,12 @@ def multiply(value: Wide, factor: np.ndarray) -> Wide:
     return total
 
 
-def round_magnitude(value: Wide, exponent: np.ndarray, precision: int, min_exponent: int | np.ndarray,
-                    ) -> tuple[np.ndarray, np.ndarray]:
+def round_magnitude(
+    value: Wide,
+    exponent: np.ndarray,
+    precision: int,
+    min_exponent: int | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """Round to nearest, ties to even: the only rounding of the golden models.
 
     value * 2**exponent becomes significand * 2**result_exponent with at most `precision` bits (at most

@@ -37,9 +37,7 @@ class StreamFifo(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.storage = storage = memory.Memory(
-            shape=Shape.cast(self.shape).width, depth=self.depth, init=[]
-        )
+        m.submodules.storage = storage = memory.Memory(shape=Shape.cast(self.shape).width, depth=self.depth, init=[])
         write = storage.write_port()
         read = storage.read_port(domain="comb")
         produce = Signal(range(self.depth))

@@ -117,9 +117,14 @@ def test_special_values() -> None:
     inf, minus_inf, nan, one, minus_one, zero = 0x7C, 0xFC, 0x7E, 0x3C, 0xBC, 0x00
     plus, minus, invalid = 0x7F800000, 0xFF800000, 0x7FC00000
     cases = [
-        ([inf], [one], 127, plus), ([inf], [minus_one], 127, minus), ([inf], [zero], 127, invalid),
-        ([inf, inf], [one, minus_one], 127, invalid), ([inf, minus_inf], [one, minus_one], 127, plus),
-        ([nan], [zero], 127, invalid), ([inf], [one], 255, invalid), ([one], [one], 255, invalid),
+        ([inf], [one], 127, plus),
+        ([inf], [minus_one], 127, minus),
+        ([inf], [zero], 127, invalid),
+        ([inf, inf], [one, minus_one], 127, invalid),
+        ([inf, minus_inf], [one, minus_one], 127, plus),
+        ([nan], [zero], 127, invalid),
+        ([inf], [one], 255, invalid),
+        ([one], [one], 255, invalid),
         ([inf], [minus_inf], 127, minus),
     ]
     format = FORMATS["E5M2"]

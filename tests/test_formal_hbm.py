@@ -49,7 +49,7 @@ def test_no_command_to_a_bank_in_the_wrong_state() -> None:
     ("name", "old", "new"),
     [
         ("FAW", 'timer("faw", turn & act.replicate(4), c.faw)', 'timer("faw", turn & act.replicate(4), c.faw - 1)'),
-        ("WTRL", 'c.wtrl))', 'c.wtrl - 1))'),
+        ("WTRL", "c.wtrl))", "c.wtrl - 1))"),
         ("RFCPB", "rc | rp | rfc | rfc_all", "rc | rp | rfc_all"),
     ],
 )

@@ -10,8 +10,11 @@ from golden.formats_scale import decode_scales
 from golden.quantise import quantise
 
 ORACLES = {
-    "E4M3": ml_dtypes.float8_e4m3fn, "E5M2": ml_dtypes.float8_e5m2, "E2M3": ml_dtypes.float6_e2m3fn,
-    "E3M2": ml_dtypes.float6_e3m2fn, "E2M1": ml_dtypes.float4_e2m1fn,
+    "E4M3": ml_dtypes.float8_e4m3fn,
+    "E5M2": ml_dtypes.float8_e5m2,
+    "E2M3": ml_dtypes.float6_e2m3fn,
+    "E3M2": ml_dtypes.float6_e3m2fn,
+    "E2M1": ml_dtypes.float4_e2m1fn,
 }
 EVERY_BF16 = np.arange(1 << 16, dtype=np.uint32) << 16
 MX = [format for format in FORMATS.values() if format.scale == "E8M0"]

@@ -28,8 +28,9 @@ def softfloat(operation: str, *operands: np.ndarray) -> np.ndarray:
 
 def edge_pairs() -> tuple[np.ndarray, np.ndarray]:
     """Pairs of FP32 patterns from the corners of exponent and fraction, as TestFloat's level 1 mixes them."""
-    edges = np.array([exponent << 23 | fraction for exponent in EDGE_EXPONENTS for fraction in EDGE_FRACTIONS],
-                     dtype=np.uint32)
+    edges = np.array(
+        [exponent << 23 | fraction for exponent in EDGE_EXPONENTS for fraction in EDGE_FRACTIONS], dtype=np.uint32
+    )
     left, right = (side.ravel() for side in np.meshgrid(edges, edges))
     return left, right ^ np.where(np.arange(len(right)) % 2, np.uint32(0x80000000), np.uint32(0))
 
@@ -79,8 +80,13 @@ def nearest_even(value: Fraction, precision: int, least: int) -> Fraction:
 
 
 @settings(max_examples=400, deadline=None)
-@given(acc=st.integers(0, (1 << 32) - 1), magnitude=st.integers(0, (1 << 100) - 1), cut=st.integers(0, 99),
-       offset=st.integers(-140, 60), sign=st.booleans())
+@given(
+    acc=st.integers(0, (1 << 32) - 1),
+    magnitude=st.integers(0, (1 << 100) - 1),
+    cut=st.integers(0, 99),
+    offset=st.integers(-140, 60),
+    sign=st.booleans(),
+)
 def test_accumulate_against_rationals(acc: int, magnitude: int, cut: int, offset: int, sign: bool) -> None:
     """Integers of up to 100 bits around the accumulator."""
     acc &= 0x7F7FFFFF | acc & 0x80000000
@@ -100,8 +106,15 @@ def test_accumulate_against_rationals(acc: int, magnitude: int, cut: int, offset
 def test_accumulate_special_values() -> None:
     plus, minus, nan = 0x7F800000, 0xFF800000, NAN
     one = rounding.wide(np.array([1]))
-    cases = [(plus, False, 1, plus), (plus, True, 1, nan), (minus, True, 1, minus), (0, True, 1, minus),
-             (0x7F800001, False, 0, nan), (0, False, 2, nan), (plus, False, 0, plus)]
+    cases = [
+        (plus, False, 1, plus),
+        (plus, True, 1, nan),
+        (minus, True, 1, minus),
+        (0, True, 1, minus),
+        (0x7F800001, False, 0, nan),
+        (0, False, 2, nan),
+        (plus, False, 0, plus),
+    ]
     for acc, sign, kind, expected in cases:
         found = fp32.accumulate(np.array([acc], dtype=np.uint32), np.array([sign]), one, np.array([0]), kind)
         assert int(found[0]) == expected, (hex(acc), sign, kind)
@@ -114,8 +127,13 @@ def test_accumulate_special_values() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(value=st.integers(0, (1 << 128) - 1), cut=st.integers(0, 127), exponent=st.integers(-300, 300),
-       precision=st.integers(1, 62), least=st.integers(-200, 200))
+@given(
+    value=st.integers(0, (1 << 128) - 1),
+    cut=st.integers(0, 127),
+    exponent=st.integers(-300, 300),
+    precision=st.integers(1, 62),
+    least=st.integers(-200, 200),
+)
 def test_rounding_core(value: int, cut: int, exponent: int, precision: int, least: int) -> None:
     value >>= cut
     wide = Wide(np.array([value >> 64], dtype=np.uint64), np.array([value & (1 << 64) - 1], dtype=np.uint64))
@@ -129,7 +147,8 @@ def test_wide_float_traps() -> None:
     one = np.array([False])
     wide = rounding.subtract(rounding.wide(np.array([240 * 273 << 24])), rounding.wide(np.array([1])))
     assert int(FP16.encode(one, wide, np.array([-24]), saturate=False)[0]) == 0x7BFF  # 65504
-    square = rounding.add(rounding.shift_left(rounding.wide(np.array([17 * 17])), np.array([92])),
-                          rounding.wide(np.array([1])))
+    square = rounding.add(
+        rounding.shift_left(rounding.wide(np.array([17 * 17])), np.array([92])), rounding.wide(np.array([1]))
+    )
     assert int(BF16.encode(one, square, np.array([-100]), saturate=False)[0]) == 0x3F91  # 1.1328125
     assert FP32.max_exponent == 127

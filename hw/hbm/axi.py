@@ -178,7 +178,9 @@ class AxiWriteEngine(wiring.Component):
         m = Module()
         m.submodules.bursts = bursts = StreamFifo(self._layout, 4)
         m.d.comb += [
-            bursts.i.payload.eq(self.aw.payload), bursts.i.valid.eq(self.aw.valid), self.aw.ready.eq(bursts.i.ready)
+            bursts.i.payload.eq(self.aw.payload),
+            bursts.i.valid.eq(self.aw.valid),
+            self.aw.ready.eq(bursts.i.ready),
         ]
         burst, w, request = bursts.o.payload, self.w.payload, self.request.payload
         gathered, enabled = Signal(GRANULE_BITS), Signal(GRANULE_BITS // 8)
@@ -225,7 +227,8 @@ class AxiWriteEngine(wiring.Component):
                 with m.If(self.fill):
                     keep = Cat(bit.replicate(8) for bit in enabled)
                     m.d.sync += [
-                        gathered.eq((gathered & keep) | (self.fill_data & ~keep)), failed.eq(failed | self.fill_error)
+                        gathered.eq((gathered & keep) | (self.fill_data & ~keep)),
+                        failed.eq(failed | self.fill_error),
                     ]
                     # Data that could not be corrected must not get fresh check bits.
                     m.next = "WRITE"

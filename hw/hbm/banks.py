@@ -80,12 +80,8 @@ class BankState(wiring.Component):
         rfc_all = timer("rfcab", self.refresh_all, c.rfcab)
         closed = Signal(banks)  # closed, precharged and past every refresh
         column_wait = timer("ccds", column.any(), c.ccds)
-        column_banks = spread(timer("ccdl", groups(column), c.ccdl)) | spread(
-            timer("ccdr", other_stack, c.ccdr), stack
-        )
-        pre_wait = (
-            timer("ras", self.act, c.ras) | timer("rtp", self.read, c.rtp) | timer("wr", self.write, c.wr_pre)
-        )
+        column_banks = spread(timer("ccdl", groups(column), c.ccdl)) | spread(timer("ccdr", other_stack, c.ccdr), stack)
+        pre_wait = timer("ras", self.act, c.ras) | timer("rtp", self.read, c.rtp) | timer("wr", self.write, c.wr_pre)
         m.d.sync += self.open.eq((self.open | self.act) & ~self.pre)
         m.d.comb += [
             self.row_free.eq(~row_busy),

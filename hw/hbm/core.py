@@ -96,9 +96,7 @@ class HbmCore(wiring.Component):
         config, reads, writes, banks = self._config, self._reads, self._writes, self._banks
         write_path, request = self._write_path, self.request.payload
         m.submodules.guard = guard = StreamGuard(config)
-        m.submodules.open_rows = open_rows = Memory(
-            shape=config.row_bits, depth=config.timing.total_banks, init=[]
-        )
+        m.submodules.open_rows = open_rows = Memory(shape=config.row_bits, depth=config.timing.total_banks, init=[])
         look, self._open_write = open_rows.read_port(domain="comb"), open_rows.write_port()
 
         column, bank, row = AddressMap(config).split(request.address)
@@ -252,9 +250,7 @@ class HbmCore(wiring.Component):
             )
         with m.Elif(reads.close_valid | writes.close_valid):
             m.d.comb += pre.eq(
-                Mux(
-                    writing ^ ~Mux(writing, writes.close_valid, reads.close_valid), writes.close_pick, reads.close_pick
-                )
+                Mux(writing ^ ~Mux(writing, writes.close_valid, reads.close_valid), writes.close_pick, reads.close_pick)
             )
         with m.Else():
             m.d.comb += pre.eq(lowest(idle_drop))
@@ -266,9 +262,7 @@ class HbmCore(wiring.Component):
             self._open_write.en.eq(act.any()), self._open_write.addr.eq(index_of(act)), self._open_write.data.eq(row),
         ]  # fmt: skip
         for queue in (reads, writes):
-            m.d.comb += [
-                queue.act.eq(act.any()), queue.act_bank.eq(act), queue.act_row.eq(row), queue.closed.eq(pre)
-            ]
+            m.d.comb += [queue.act.eq(act.any()), queue.act_bank.eq(act), queue.act_row.eq(row), queue.closed.eq(pre)]
         self._drive_row(m, act, pre, row)
 
     def _drive_row(self, m: Module, act: Signal, pre: Signal, row: Value) -> None:

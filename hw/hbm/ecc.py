@@ -19,9 +19,7 @@ COLUMNS: list[int] = [
 
 
 def _word_check(word: Value) -> Value:
-    return Cat(
-        Cat(word[bit] for bit in range(WORD) if COLUMNS[bit] >> k & 1).xor() for k in range(CHECK)
-    )
+    return Cat(Cat(word[bit] for bit in range(WORD) if COLUMNS[bit] >> k & 1).xor() for k in range(CHECK))
 
 
 def encode(granule: Value) -> Value:

@@ -67,9 +67,7 @@ class WriteData(data.Struct):
 
 def Response(config: HbmConfig) -> data.StructLayout:
     """Data of a read: `tag` of its request, `data`, `error` (uncorrectable)."""
-    return data.StructLayout(
-        {"tag": unsigned(config.tag_bits), "data": unsigned(GRANULE_BITS), "error": unsigned(1)}
-    )
+    return data.StructLayout({"tag": unsigned(config.tag_bits), "data": unsigned(GRANULE_BITS), "error": unsigned(1)})
 
 
 class DevicePort(wiring.Signature):

@@ -74,9 +74,7 @@ class RequestQueue(wiring.Component):
         valid, hit = Signal(n), Signal(n)
         self._valid, self._hit = valid, hit
         fields = {"bank": self.bank, "row": self.row, "column": self.column, "tag": self.tag, "stamp": self.stamp}
-        planes = {
-            name: [Signal(n, name=f"{name}{k}") for k in range(len(value))] for name, value in fields.items()
-        }
+        planes = {name: [Signal(n, name=f"{name}{k}") for k in range(len(value))] for name, value in fields.items()}
         members = self._members(m, planes["bank"])
 
         # Hits that count: when the oldest request is overdue, its bank serves nobody else.

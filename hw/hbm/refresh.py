@@ -141,9 +141,7 @@ class StreamGuard(wiring.Component):
         with m.If(self.valid):
             for k, chosen in enumerate((follows[0] | (newest & ~follows[1]), ~follows[0] & (follows[1] | ~newest))):
                 with m.If(chosen):
-                    m.d.sync += [
-                        last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k]), quiet[k].eq(0)
-                    ]
+                    m.d.sync += [last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k]), quiet[k].eq(0)]
         near, marks = [], []
         for k, start in enumerate(last):
             for j, distance in enumerate([0, *distances]):

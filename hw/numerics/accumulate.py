@@ -13,7 +13,6 @@ from hw.numerics.pipeline import Pipeline, normalise, shift_right_sticky
 __all__ = ["FusedAccumulate"]
 
 
-
 class FusedAccumulate(wiring.Component):
     """accumulator + sum as one exact sum with one round to nearest even.
 
@@ -40,20 +39,23 @@ class FusedAccumulate(wiring.Component):
 
     latency = 4
 
-    def __init__(self, formats: FormatSet, fraction_bits: int = FP32.mantissa_bits,
-                 exponent_bits: int = FP32.exponent_bits):
+    def __init__(
+        self, formats: FormatSet, fraction_bits: int = FP32.mantissa_bits, exponent_bits: int = FP32.exponent_bits
+    ):
         self.formats = formats
         self._fraction = fraction_bits
         self._exponent = exponent_bits
         self._infinity = (1 << exponent_bits) - 1
         self._frame = max(formats.sum_bits, fraction_bits + 1) + 3
         width = 1 + exponent_bits + fraction_bits
-        super().__init__({
-            "accumulator": In(width),
-            "sum": In(formats.block_sum),
-            "enable": In(1, init=1),
-            "result": Out(width),
-        })
+        super().__init__(
+            {
+                "accumulator": In(width),
+                "sum": In(formats.block_sum),
+                "enable": In(1, init=1),
+                "result": Out(width),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -69,8 +71,8 @@ class FusedAccumulate(wiring.Component):
         return data.StructLayout(members | {"exponent": signed(12), "sign": 1, "infinite": 1, "nan": 1})
 
     def _align(self, m: Module) -> data.View:
-        sign, field = self.accumulator[-1], self.accumulator[self._fraction:-1]
-        fraction = self.accumulator[:self._fraction]
+        sign, field = self.accumulator[-1], self.accumulator[self._fraction : -1]
+        fraction = self.accumulator[: self._fraction]
         special = field == self._infinity
         normal = field.any()
         exponent = Cat(field[0] | ~normal, field[1:])  # a subnormal has the smallest normal's exponent
@@ -135,8 +137,8 @@ class FusedAccumulate(wiring.Component):
 
     def _round(self, m: Module, normal: data.View) -> Signal:
         bits = self._fraction
-        kept = normal.total[-bits - 1:]
-        half, rest = normal.total[-bits - 2], normal.total[:-bits - 2]
+        kept = normal.total[-bits - 1 :]
+        half, rest = normal.total[-bits - 2], normal.total[: -bits - 2]
         fraction = Signal(bits + 1)
         m.d.comb += fraction.eq(kept[:-1] + (half & (rest.any() | kept[0])))
         # Both exponents are made beside the rounding, whose carry only chooses.
@@ -147,7 +149,7 @@ class FusedAccumulate(wiring.Component):
         overflow = Mux(carry, fields[1] >= self._infinity, fields[0] >= self._infinity)
 
         result = Signal(self.result.shape())
-        exponent = Mux(carry, fields[1], fields[0])[:self._exponent]
+        exponent = Mux(carry, fields[1], fields[0])[: self._exponent]
         m.d.comb += result.eq(Cat(fraction[:-1], exponent, normal.sign))
         with m.If(normal.infinite | overflow):
             m.d.comb += result.eq(Cat(Const(self._infinity << bits, bits + self._exponent), normal.sign))

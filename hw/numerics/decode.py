@@ -29,8 +29,10 @@ class LaneDecode(wiring.Component):
     def __init__(self, formats: FormatSet):
         self.formats = formats
         ports = {
-            "code": In(8), "element": In(range(max(len(formats.elements), 2))),
-            "lane": Out(formats.lane), "nan": Out(1),
+            "code": In(8),
+            "element": In(range(max(len(formats.elements), 2))),
+            "lane": Out(formats.lane),
+            "nan": Out(1),
         }
         if formats.zeros:
             ports["zero_point"] = In(5)
@@ -48,21 +50,21 @@ class LaneDecode(wiring.Component):
         return m
 
     def _integer(self, m: Module, element: Element) -> None:
-        code = self.code[:element.bits]
+        code = self.code[: element.bits]
         value = code.as_signed() if element.signed else code
         if self.formats.zeros and not element.signed:
             value = value - self.zero_point
         m.d.comb += self.lane.significand.eq(value)
 
     def _floating(self, m: Module, element: Element) -> None:
-        sign, significand, shift, special = _fields(element, self.code[:element.bits])
+        sign, significand, shift, special = _fields(element, self.code[: element.bits])
         coarse = self.formats.coarse(element)
         value = significand << (shift[:2] if coarse else shift)
         m.d.comb += self.lane.significand.eq(Mux(sign, -value, value))
         if coarse:
             m.d.comb += self.lane.coarse.eq(shift >> COARSE.bit_length() - 1)
         if element.has_infinity:
-            infinite = self.code[:element.bits - 1] == element.max_code + 1
+            infinite = self.code[: element.bits - 1] == element.max_code + 1
             m.d.comb += self.lane.infinite.eq(infinite)
             special &= ~infinite
         m.d.comb += self.nan.eq(special)
@@ -96,14 +98,16 @@ class Decode(wiring.Component):
         self.formats = formats
         self.side = side
         self.latency = 3 if formats.offsets else 1
-        super().__init__({
-            "codes": In(data.ArrayLayout(8, BLOCK)),
-            "scale": In(formats.scale_bits),
-            "format": In(ElementFormat),
-            "enable": In(1, init=1),
-            "operand": Out(formats.operand),
-            "unsupported": Out(1),
-        })
+        super().__init__(
+            {
+                "codes": In(data.ArrayLayout(8, BLOCK)),
+                "scale": In(formats.scale_bits),
+                "format": In(ElementFormat),
+                "enable": In(1, init=1),
+                "operand": Out(formats.operand),
+                "unsupported": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -128,8 +132,12 @@ class Decode(wiring.Component):
         name = "_".join(["lane_decode", *self.formats.names]).lower()
         for index in range(BLOCK):
             m.submodules[f"lane_{index}"] = lane = once(LaneDecode(self.formats), name)
-            m.d.comb += [lane.code.eq(self.codes[index]), lane.element.eq(element), operand.lanes[index].eq(lane.lane),
-                         lane_nan[index].eq(lane.nan)]
+            m.d.comb += [
+                lane.code.eq(self.codes[index]),
+                lane.element.eq(element),
+                operand.lanes[index].eq(lane.lane),
+                lane_nan[index].eq(lane.nan),
+            ]
             if self.formats.zeros:
                 m.d.comb += lane.zero_point.eq(zero_point)
         m.d.comb += operand.nan.eq(unsupported | lane_nan.any() | scale_nan)
@@ -144,7 +152,7 @@ class Decode(wiring.Component):
         return m
 
     def _zero_point(self) -> Value:
-        return self.scale[FP16.bits:FP16.bits + 5]
+        return self.scale[FP16.bits : FP16.bits + 5]
 
     def _scale(self, m: Module, format: Format, operand: data.View) -> Value:
         """Drive exponent, factors and modes of `operand`; returns whether the scale word is a NaN."""
@@ -176,7 +184,7 @@ class Decode(wiring.Component):
 
     def _one_scale(self, m: Module, format: Format, operand: data.View) -> Value:
         element = {ScaleType.BF16: BF16, ScaleType.FP32: FP32, ScaleType.FP16_ZERO: FP16}[format.scale]
-        sign, significand, shift, special = _fields(element, self.scale[:element.bits])
+        sign, significand, shift, special = _fields(element, self.scale[: element.bits])
         m.d.comb += operand.exponent.eq(shift + (format.element.lsb + element.lsb))
         for factor in operand.factors:
             m.d.comb += [factor.sign.eq(sign), factor.significand.eq(significand)]
@@ -192,13 +200,14 @@ class Decode(wiring.Component):
             coarse = lane.coarse if self.formats.coarse_bits else Const(0, 1)
             m.d.comb += term.eq(lane.significand << Cat(Const(0, COARSE.bit_length() - 1), coarse))
             terms.append(pipeline.register(term, f"lane_{index}"))
-        parts = [pipeline.register(balanced_sum(terms[first:first + 8]), f"part_{first}")
-                 for first in range(0, BLOCK, 8)]
+        parts = [
+            pipeline.register(balanced_sum(terms[first : first + 8]), f"part_{first}") for first in range(0, BLOCK, 8)
+        ]
         return pipeline.register(balanced_sum(parts), "total")
 
 
 def _fields(element: Element, code: Value) -> tuple[Value, Value, Value, Value]:
     """(sign, significand, shift, infinity or NaN) of a floating code."""
-    fraction, field = code[:element.mantissa_bits], code[element.mantissa_bits:-1]
+    fraction, field = code[: element.mantissa_bits], code[element.mantissa_bits : -1]
     normal = field.any()
-    return code[-1], Cat(fraction, normal), (field - normal)[:len(field)], code[:-1] > element.max_code
+    return code[-1], Cat(fraction, normal), (field - normal)[: len(field)], code[:-1] > element.max_code

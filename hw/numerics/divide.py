@@ -26,7 +26,7 @@ def number_layout(bits: int) -> data.StructLayout:
 
 def number(element: Element, code: Value) -> tuple[Value, Value, Value]:
     """(significand, exponent, sign) of a finite code."""
-    fraction, field = code[:element.mantissa_bits], code[element.mantissa_bits:element.bits - 1]
+    fraction, field = code[: element.mantissa_bits], code[element.mantissa_bits : element.bits - 1]
     normal = field.any()
     return Cat(fraction, normal), Cat(field[0] | ~normal, field[1:]) + (element.lsb - 1), code[element.bits - 1]
 
@@ -52,11 +52,16 @@ class Divide(wiring.Component):
 
     def __init__(self, targets: Sequence[Element]):
         self.targets = tuple(targets)
-        super().__init__({
-            "dividend": In(number_layout(_DIVIDEND)), "divisor": In(number_layout(_DIVISOR)),
-            "target": In(range(max(len(self.targets), 2))), "start": In(1),
-            "done": Out(1), "code": Out(max(element.bits for element in self.targets)),
-        })
+        super().__init__(
+            {
+                "dividend": In(number_layout(_DIVIDEND)),
+                "divisor": In(number_layout(_DIVISOR)),
+                "target": In(range(max(len(self.targets), 2))),
+                "start": In(1),
+                "done": Out(1),
+                "code": Out(max(element.bits for element in self.targets)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -72,22 +77,29 @@ class Divide(wiring.Component):
         with m.If(step == 0):
             with m.If(self.start):
                 m.d.sync += [
-                    step.eq(1), target.eq(self.target), quotient.eq(0), by.eq(Mux(divisor[-1], divisor, 1)),
+                    step.eq(1),
+                    target.eq(self.target),
+                    quotient.eq(0),
+                    by.eq(Mux(divisor[-1], divisor, 1)),
                     rest.eq(Mux(divisor[-1], dividend << (_DIVISOR - _DIVIDEND), 0)),
-                    exponent.eq((self.dividend.exponent + (_DIVIDEND - 1) - count_n)
-                                - (self.divisor.exponent + (_DIVISOR - 1) - count_d)),
+                    exponent.eq(
+                        (self.dividend.exponent + (_DIVIDEND - 1) - count_n)
+                        - (self.divisor.exponent + (_DIVISOR - 1) - count_d)
+                    ),
                     sign.eq(self.dividend.sign ^ self.divisor.sign),
                 ]
         with m.Elif(step <= _QUOTIENT):
             m.d.sync += [
-                step.eq(step + 1), quotient.eq(Cat(enough, quotient)[:_QUOTIENT]),
+                step.eq(step + 1),
+                quotient.eq(Cat(enough, quotient)[:_QUOTIENT]),
                 rest.eq(Mux(enough, rest - by, rest) << 1),
             ]
         self._round(m, step, quotient, rest.any(), exponent, sign, target)
         return m
 
-    def _round(self, m: Module, step: Signal, quotient: Signal, inexact: Value, exponent: Signal, sign: Signal,
-               target: Signal) -> None:
+    def _round(
+        self, m: Module, step: Signal, quotient: Signal, inexact: Value, exponent: Signal, sign: Signal, target: Signal
+    ) -> None:
         """Three cycles: the place of the result's last bit, the shift to it, the rounding."""
         small = ~quotient[-1]
         top = exponent - small
@@ -129,6 +141,6 @@ def _code(element: Element, sign: Value, kept: Value, steps: Value) -> Value:
     if element.is_integer:
         magnitude = Mux(kept > element.max_code, element.max_code, kept)
         negative = -magnitude if element.signed else 0
-        return Mux(sign, negative, magnitude)[:element.bits]
+        return Mux(sign, negative, magnitude)[: element.bits]
     magnitude = (steps << element.mantissa_bits) + kept
-    return Cat(Mux(magnitude > element.max_code, element.max_code, magnitude)[:element.bits - 1], sign)
+    return Cat(Mux(magnitude > element.max_code, element.max_code, magnitude)[: element.bits - 1], sign)

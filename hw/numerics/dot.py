@@ -54,8 +54,10 @@ class BlockDot(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipeline = Pipeline(m, self.enable)
-        products = [pipeline.register(a.significand * b.significand, f"product_{index}")
-                    for index, (a, b) in enumerate(zip(self.a, self.b, strict=True))]
+        products = [
+            pipeline.register(a.significand * b.significand, f"product_{index}")
+            for index, (a, b) in enumerate(zip(self.a, self.b, strict=True))
+        ]
         if self.formats.infinities:
             self._infinities(m, pipeline, products)
         terms = products
@@ -66,21 +68,25 @@ class BlockDot(wiring.Component):
                 term = Signal(signed(self._width), name=f"term_{index}")
                 m.d.comb += term.eq(products[index] << Cat(Const(0, COARSE.bit_length() - 1), coarse))
                 terms.append(pipeline.register(term, f"aligned_{index}"))
-        parts = [pipeline.register(self._clip(balanced_sum(terms[first:first + _FAN_IN])), f"part_{first}")
-                 for first in range(0, len(terms), _FAN_IN)]
+        parts = [
+            pipeline.register(self._clip(balanced_sum(terms[first : first + _FAN_IN])), f"part_{first}")
+            for first in range(0, len(terms), _FAN_IN)
+        ]
         share = len(parts) // len(self.sums)
         for index, port in enumerate(self.sums):
-            group = parts[index * share:(index + 1) * share]
+            group = parts[index * share : (index + 1) * share]
             m.d.comb += port.eq(pipeline.register(self._clip(balanced_sum(group)), f"sum_{index}"))
         return m
 
     def _clip(self, value: Value) -> Value:
         """Drop the bits above the width that is known to hold any sum."""
-        return value[:self._width].as_signed() if len(value) > self._width else value
+        return value[: self._width].as_signed() if len(value) > self._width else value
 
     def _infinities(self, m: Module, pipeline: Pipeline, products: list[Value]) -> None:
-        infinite = Cat(pipeline.register(a.infinite | b.infinite, f"infinite_{index}")
-                       for index, (a, b) in enumerate(zip(self.a, self.b, strict=True)))
+        infinite = Cat(
+            pipeline.register(a.infinite | b.infinite, f"infinite_{index}")
+            for index, (a, b) in enumerate(zip(self.a, self.b, strict=True))
+        )
         zero = Cat(product == 0 for product in products)
         minus = Cat(product < 0 for product in products)
         for port, lanes in ((self.plus, ~minus & ~zero), (self.minus, minus), (self.invalid, zero)):
@@ -143,16 +149,24 @@ class DotUnit(wiring.Component):
         m.d.comb += self.sum.eq(self._finish(m, pipeline, total, exponent, special))
         return m
 
-    def _scale(self, m: Module, pipeline: Pipeline, exponent: Value, special: data.View,
-               ) -> tuple[Value, Value, data.View]:
+    def _scale(
+        self,
+        m: Module,
+        pipeline: Pipeline,
+        exponent: Value,
+        special: data.View,
+    ) -> tuple[Value, Value, data.View]:
         """Multiply the sums by the scale factors: (sum, exponent, special), `_scale_latency` cycles later."""
         formats, dot = self.formats, self._dot
         sums, plain = self._terms(m, pipeline)
         factors = []
         for index in range(formats.factor_count):
             m.submodules[f"factor_{index}"] = product = FactorProduct(formats)
-            m.d.comb += [product.a.eq(self.a.factors[index]), product.b.eq(self.b.factors[index]),
-                         product.enable.eq(self.enable)]
+            m.d.comb += [
+                product.a.eq(self.a.factors[index]),
+                product.b.eq(self.b.factors[index]),
+                product.enable.eq(self.enable),
+            ]
             factors.append(pipeline.register(product.product, f"factor_{index}", dot.latency + 1 - product.latency))
         scaled = []
         for index, (value, factor) in enumerate(zip(sums, factors, strict=True)):
@@ -161,8 +175,9 @@ class DotUnit(wiring.Component):
             sign = pipeline.register(factor.sign, f"factor_sign_{index}", apply.latency)
             scaled.append(Mux(sign, -apply.product, apply.product))
 
-        special = pipeline.register(self._factor_special(m, pipeline, special, factors), "special",
-                                    self._scale_latency - 1)
+        special = pipeline.register(
+            self._factor_special(m, pipeline, special, factors), "special", self._scale_latency - 1
+        )
         exponent = pipeline.register(exponent, "base", 1)
         unscaled = pipeline.register(sums[0], "unscaled", 2)
         shifts = [pipeline.register(factor.shift, f"shift_{index}", 2) for index, factor in enumerate(factors)]
@@ -181,7 +196,7 @@ class DotUnit(wiring.Component):
                 with m.If(plain):
                     m.d.comb += term.eq(unscaled)
             aligned.append(pipeline.register(term, f"aligned_{index}"))
-        m.d.comb += total.eq(pipeline.register((aligned[0] + aligned[1])[:len(total)], "both"))
+        m.d.comb += total.eq(pipeline.register((aligned[0] + aligned[1])[: len(total)], "both"))
         return total, pipeline.register(exponent, "late", 2), special
 
     def _single(self, pipeline: Pipeline) -> Value:
@@ -202,7 +217,7 @@ class DotUnit(wiring.Component):
         if formats.halves:
             halved = pipeline.register(self.a.halved | self.b.halved, "halved", dot.latency)
             second = Mux(halved, dot.sums[1], 0)
-            first = Mux(halved, first, (dot.sums[0] + dot.sums[1])[:len(first)].as_signed())
+            first = Mux(halved, first, (dot.sums[0] + dot.sums[1])[: len(first)].as_signed())
         if formats.offsets:
             offset = pipeline.register(self.b.offset, "offset", dot.latency)
             second = Mux(offset, pipeline.register(self.a.total, "total", dot.latency), second)

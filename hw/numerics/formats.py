@@ -199,7 +199,12 @@ class FormatSet:
         The top bit of `magnitude` is one unless the sum is zero, in which case `exponent` is -1024.
         `infinite` (of `sign`) and `nan` take precedence over the magnitude, `nan` first.
         """
-        return data.StructLayout({
-            "magnitude": unsigned(self.sum_bits), "exponent": signed(11), "sign": unsigned(1),
-            "infinite": unsigned(1), "nan": unsigned(1),
-        })
+        return data.StructLayout(
+            {
+                "magnitude": unsigned(self.sum_bits),
+                "exponent": signed(11),
+                "sign": unsigned(1),
+                "infinite": unsigned(1),
+                "nan": unsigned(1),
+            }
+        )

@@ -38,7 +38,7 @@ def normalise(m: Module, value: Value, name: str, steps: range | None = None) ->
         amount = 1 << step
         empty = Signal(name=f"{name}_empty_{amount}")
         shifted = Signal(width, name=f"{name}_by_{amount}")
-        m.d.comb += empty.eq(value[width - amount:] == 0)
+        m.d.comb += empty.eq(value[width - amount :] == 0)
         m.d.comb += shifted.eq(Mux(empty, value << amount, value))
         value = shifted
         count.insert(0, empty)

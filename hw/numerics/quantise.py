@@ -43,9 +43,15 @@ class QuantiseLane(wiring.Component):
     def __init__(self, formats: FormatSet):
         _check(formats)
         self.formats = formats
-        super().__init__({
-            "value": In(32), "scale": In(8), "format": In(ElementFormat), "enable": In(1, init=1), "code": Out(8),
-        })
+        super().__init__(
+            {
+                "value": In(32),
+                "scale": In(8),
+                "format": In(ElementFormat),
+                "enable": In(1, init=1),
+                "code": Out(8),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -65,8 +71,9 @@ class QuantiseLane(wiring.Component):
                 with m.Case(ElementFormat[entry.name]):
                     self._shift(m, entry.element, relative - zeros, shift, steps)
         # A bit below the result's last (the half), and one that says whether anything is below that.
-        shifted = shift_right_sticky(m, Cat(Const(0, 2), pipeline.register(significand, "held")),
-                                     pipeline.register(shift, "shift"), "aligned")
+        shifted = shift_right_sticky(
+            m, Cat(Const(0, 2), pipeline.register(significand, "held")), pipeline.register(shift, "shift"), "aligned"
+        )
         halves = pipeline.register(shifted, "halves")
         kept = halves[2:11] + (halves[1] & (halves[0] | halves[2]))
 
@@ -94,9 +101,9 @@ class QuantiseLane(wiring.Component):
     def _code(self, element: Element, sign: Value, kept: Value, steps: Value) -> Value:
         if element.is_integer:
             magnitude = Mux(kept > element.max_code, element.max_code, kept)
-            return Mux(sign, -magnitude, magnitude)[:element.bits]
+            return Mux(sign, -magnitude, magnitude)[: element.bits]
         magnitude = (steps << element.mantissa_bits) + kept
-        return Cat(Mux(magnitude > element.max_code, element.max_code, magnitude)[:element.bits - 1], sign)
+        return Cat(Mux(magnitude > element.max_code, element.max_code, magnitude)[: element.bits - 1], sign)
 
 
 class Quantise(wiring.Component):
@@ -125,10 +132,12 @@ class Quantise(wiring.Component):
         self.lanes = lanes
         self._beats = BLOCK // lanes
         self._values = data.ArrayLayout(32, lanes)
-        super().__init__({
-            "i": In(stream.Signature(data.StructLayout({"values": self._values, "format": ElementFormat}))),
-            "o": Out(stream.Signature(data.StructLayout({"codes": data.ArrayLayout(8, lanes), "scale": 8}))),
-        })
+        super().__init__(
+            {
+                "i": In(stream.Signature(data.StructLayout({"values": self._values, "format": ElementFormat}))),
+                "o": Out(stream.Signature(data.StructLayout({"codes": data.ArrayLayout(8, lanes), "scale": 8}))),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -152,15 +161,17 @@ class Quantise(wiring.Component):
             m.d.sync += beat.eq(Mux(last, 0, beat + 1))
         valid = Signal(QuantiseLane.latency)
         with m.If(step):
-            m.d.sync += valid.eq(Cat(issue, valid)[:len(valid)])
+            m.d.sync += valid.eq(Cat(issue, valid)[: len(valid)])
         scale = Pipeline(m, step).register(blocks.o.p.scale, "late_scale", QuantiseLane.latency)
         m.d.comb += [self.o.valid.eq(valid[-1]), self.o.p.scale.eq(scale)]
         name = "_".join(["quantise_lane", *self.formats.names]).lower()
         for index in range(self.lanes):
             m.submodules[f"lane_{index}"] = lane = once(QuantiseLane(self.formats), name)
             m.d.comb += [
-                lane.value.eq(waiting.o.payload[index]), lane.scale.eq(blocks.o.p.scale),
-                lane.format.eq(blocks.o.p.format), lane.enable.eq(step),
+                lane.value.eq(waiting.o.payload[index]),
+                lane.scale.eq(blocks.o.p.scale),
+                lane.format.eq(blocks.o.p.format),
+                lane.enable.eq(step),
                 self.o.p.codes[index].eq(Mux(scale == E8M0_NAN, 0, lane.code)),
             ]
         return m
@@ -198,6 +209,6 @@ class Quantise(wiring.Component):
 def _largest(values: list[Value]) -> Value:
     """Maximum of unsigned values."""
     while len(values) > 1:
-        odd = values[len(values) // 2 * 2:]
+        odd = values[len(values) // 2 * 2 :]
         values = [Mux(left > right, left, right) for left, right in zip(values[::2], values[1::2], strict=False)] + odd
     return values[0]

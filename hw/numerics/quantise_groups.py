@@ -23,8 +23,13 @@ __all__ = ["QuantiseGroups"]
 
 _STEPS = Element("STEPS", 8, 0, 7, lsb=0, max_code=64)
 """Codes before the zero point is added; the limit is far above any code."""
-_SCALE_ELEMENTS = {ScaleType.E4M3_PAIR: E4M3_ELEMENT, ScaleType.BF16: BF16, ScaleType.FP32: FP32,
-                   ScaleType.FP16_OFFSET: FP16, ScaleType.FP16_ZERO: FP16}
+_SCALE_ELEMENTS = {
+    ScaleType.E4M3_PAIR: E4M3_ELEMENT,
+    ScaleType.BF16: BF16,
+    ScaleType.FP32: FP32,
+    ScaleType.FP16_OFFSET: FP16,
+    ScaleType.FP16_ZERO: FP16,
+}
 
 
 class Phase(enum.Enum, shape=3):
@@ -38,15 +43,31 @@ class Phase(enum.Enum, shape=3):
     ELEMENT = 5
 
 
-_GROUP = data.StructLayout({
-    "offset": 1, "zero": 1, "tensor": 1, "nan_word": 32, "scale_target": 4, "target": 4, "most": 4,
-    "most_exponent": signed(11),
-})
+_GROUP = data.StructLayout(
+    {
+        "offset": 1,
+        "zero": 1,
+        "tensor": 1,
+        "nan_word": 32,
+        "scale_target": 4,
+        "target": 4,
+        "most": 4,
+        "most_exponent": signed(11),
+    }
+)
 """What the format of a group asks for."""
-_STATE = data.StructLayout({
-    "format": ElementFormat, "bad": 1, "largest": 31, "least": signed(33), "greatest": signed(33), "result": 32,
-    "scale": 32, "code": 8,
-})
+_STATE = data.StructLayout(
+    {
+        "format": ElementFormat,
+        "bad": 1,
+        "largest": 31,
+        "least": signed(33),
+        "greatest": signed(33),
+        "result": 32,
+        "scale": 32,
+        "code": 8,
+    }
+)
 """What is known of the group in work."""
 
 
@@ -57,10 +78,15 @@ class _Adder(NamedTuple):
 
     @property
     def block_sum(self) -> data.StructLayout:
-        return data.StructLayout({
-            "magnitude": unsigned(24), "exponent": signed(11), "sign": unsigned(1), "infinite": unsigned(1),
-            "nan": unsigned(1),
-        })
+        return data.StructLayout(
+            {
+                "magnitude": unsigned(24),
+                "exponent": signed(11),
+                "sign": unsigned(1),
+                "infinite": unsigned(1),
+                "nan": unsigned(1),
+            }
+        )
 
 
 class QuantiseGroups(wiring.Component):
@@ -86,16 +112,21 @@ class QuantiseGroups(wiring.Component):
         if other:
             raise ValueError(f"Group quantisers do not make E8M0 scales; take Quantise for {', '.join(other)}")
         self.formats = formats
-        self._targets = tuple(dict.fromkeys(
-            [self._element(format) for format in formats.formats]
-            + [_SCALE_ELEMENTS[format.scale] for format in formats.formats]
-            + [format.element for format in formats.formats if format.scale == ScaleType.FP16_ZERO]))
+        self._targets = tuple(
+            dict.fromkeys(
+                [self._element(format) for format in formats.formats]
+                + [_SCALE_ELEMENTS[format.scale] for format in formats.formats]
+                + [format.element for format in formats.formats if format.scale == ScaleType.FP16_ZERO]
+            )
+        )
         self._depth = max(format.group for format in formats.formats)
-        super().__init__({
-            "i": In(stream.Signature(data.StructLayout({"value": 32, "format": ElementFormat}))),
-            "tensor_scale": In(32, init=0x3F800000),
-            "o": Out(stream.Signature(data.StructLayout({"code": 8, "scale": 32}))),
-        })
+        super().__init__(
+            {
+                "i": In(stream.Signature(data.StructLayout({"value": 32, "format": ElementFormat}))),
+                "tensor_scale": In(32, init=0x3F800000),
+                "o": Out(stream.Signature(data.StructLayout({"code": 8, "scale": 32}))),
+            }
+        )
 
     @staticmethod
     def _element(format: Format) -> Element:
@@ -113,7 +144,10 @@ class QuantiseGroups(wiring.Component):
         last = self._describe(m, group, state.format, index)
         phase = Signal(Phase)
         m.d.comb += [
-            write.addr.eq(index), write.data.eq(self.i.p.value), read.addr.eq(index), read.en.eq(1),
+            write.addr.eq(index),
+            write.data.eq(self.i.p.value),
+            read.addr.eq(index),
+            read.en.eq(1),
             divide.start.eq((phase != Phase.IDLE) & (phase != Phase.SHIFT)),
         ]
         self._operands(m, divide, adder, phase, group, state, read.data)
@@ -223,14 +257,28 @@ class QuantiseGroups(wiring.Component):
             state.greatest.eq(Mux(key > greatest, key, greatest)),
         ]
 
-    def _operands(self, m: Module, divide: Divide, adder: FusedAccumulate, phase: Signal, group: data.View,
-                  state: data.View, value: Value) -> None:
+    def _operands(
+        self,
+        m: Module,
+        divide: Divide,
+        adder: FusedAccumulate,
+        phase: Signal,
+        group: data.View,
+        state: data.View,
+        value: Value,
+    ) -> None:
         """What the divider and the adder work on in each phase."""
         least, greatest = (_pattern(key) for key in (state.least, state.greatest))
         shift = phase == Phase.SHIFT
         m.d.comb += adder.accumulator.eq(Mux(shift, value, greatest))
-        _as_sum(m, adder.sum, [Mux(shift, one, other) for one, other in zip(
-            number(FP16, state.scale[16:]), number(FP32, least), strict=True)])
+        _as_sum(
+            m,
+            adder.sum,
+            [
+                Mux(shift, one, other)
+                for one, other in zip(number(FP16, state.scale[16:]), number(FP32, least), strict=True)
+            ],
+        )
         ranged = group.offset | group.zero
 
         dividend = Signal(32)
@@ -242,7 +290,7 @@ class QuantiseGroups(wiring.Component):
         _assign(m, divide.dividend, number(FP32, dividend))
 
         tensor = number(FP32, self.tensor_scale)
-        scales = {element: number(element, state.scale[:element.bits]) for element in (E4M3_ELEMENT, BF16, FP32, FP16)}
+        scales = {element: number(element, state.scale[: element.bits]) for element in (E4M3_ELEMENT, BF16, FP32, FP16)}
         factor = Signal(4)
         m.d.comb += factor.eq(Mux(phase == Phase.SCALE, group.most, scales[E4M3_ELEMENT][0]))
         for entry in self.formats.formats:
@@ -289,7 +337,8 @@ def _as_sum(m: Module, target: data.View, parts: list) -> None:
     m.d.comb += wide.eq(significand)
     normal, count = normalise(m, wide, "addend")
     m.d.comb += [
-        target.magnitude.eq(normal), target.sign.eq(~sign & normal[-1]),
+        target.magnitude.eq(normal),
+        target.sign.eq(~sign & normal[-1]),
         target.exponent.eq(Mux(normal[-1], exponent + (23 + 127) - count, -1024)),
     ]
 

@@ -15,9 +15,13 @@ __all__ = ["ApplyFactor", "FactorProduct"]
 
 def product_layout(formats: FormatSet) -> data.StructLayout:
     """The product of two scale factors: (-1)**sign * significand * 2**shift."""
-    return data.StructLayout({
-        "significand": unsigned(formats.product_bits), "shift": unsigned(formats.shift_bits + 2), "sign": unsigned(1),
-    })
+    return data.StructLayout(
+        {
+            "significand": unsigned(formats.product_bits),
+            "shift": unsigned(formats.shift_bits + 2),
+            "sign": unsigned(1),
+        }
+    )
 
 
 def rounds(formats: FormatSet) -> bool:
@@ -41,10 +45,14 @@ class FactorProduct(wiring.Component):
 
     def __init__(self, formats: FormatSet):
         self.formats = formats
-        super().__init__({
-            "a": In(formats.factor), "b": In(formats.factor), "enable": In(1, init=1),
-            "product": Out(product_layout(formats)),
-        })
+        super().__init__(
+            {
+                "a": In(formats.factor),
+                "b": In(formats.factor),
+                "enable": In(1, init=1),
+                "product": Out(product_layout(formats)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -94,15 +102,19 @@ class ApplyFactor(wiring.Component):
 
     def __init__(self, value_bits: int, factor_bits: int):
         self._split = (factor_bits + 1) // 2
-        super().__init__({
-            "value": In(signed(value_bits)), "factor": In(unsigned(factor_bits)), "enable": In(1, init=1),
-            "product": Out(signed(value_bits + factor_bits)),
-        })
+        super().__init__(
+            {
+                "value": In(signed(value_bits)),
+                "factor": In(unsigned(factor_bits)),
+                "enable": In(1, init=1),
+                "product": Out(signed(value_bits + factor_bits)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pipeline = Pipeline(m, self.enable)
-        lower = pipeline.register(self.value * self.factor[:self._split], "lower")
-        upper = pipeline.register(self.value * self.factor[self._split:], "upper")
+        lower = pipeline.register(self.value * self.factor[: self._split], "lower")
+        upper = pipeline.register(self.value * self.factor[self._split :], "upper")
         m.d.comb += self.product.eq(pipeline.register(lower + (upper << self._split), "both"))
         return m

@@ -35,10 +35,15 @@ class SeparateDot(wiring.Component):
         self.formats = formats
         self.latency = 5 if formats.coarse_bits else 4
         codes = data.ArrayLayout(8, BLOCK)
-        super().__init__({
-            "a": In(codes), "b": In(codes), "format": In(ElementFormat), "enable": In(1, init=1),
-            "sum": Out(signed(formats.dot_bits + 1)),
-        })
+        super().__init__(
+            {
+                "a": In(codes),
+                "b": In(codes),
+                "format": In(ElementFormat),
+                "enable": In(1, init=1),
+                "sum": Out(signed(formats.dot_bits + 1)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -51,15 +56,19 @@ class SeparateDot(wiring.Component):
         terms = []
         for index in range(BLOCK):
             term = Signal(signed(width), name=f"term_{index}")
-            products = {element: self._product(pipeline, element, held.a[index], held.b[index], index)
-                        for element in self.formats.elements}
+            products = {
+                element: self._product(pipeline, element, held.a[index], held.b[index], index)
+                for element in self.formats.elements
+            }
             with m.Switch(format):
                 for entry in self.formats.formats:
                     with m.Case(ElementFormat[entry.name]):
                         m.d.comb += term.eq(products[entry.element])
             terms.append(pipeline.register(term, f"aligned_{index}") if self.formats.coarse_bits else term)
-        parts = [pipeline.register(balanced_sum(terms[first:first + 8])[:width].as_signed(), f"part_{first}")
-                 for first in range(0, BLOCK, 8)]
+        parts = [
+            pipeline.register(balanced_sum(terms[first : first + 8])[:width].as_signed(), f"part_{first}")
+            for first in range(0, BLOCK, 8)
+        ]
         m.d.comb += self.sum.eq(pipeline.register(balanced_sum(parts)[:width].as_signed(), "sum"))
         return m
 
@@ -67,7 +76,7 @@ class SeparateDot(wiring.Component):
         """Product of two codes of one element, aligned, a cycle later."""
         name = f"{element.name}_{index}"
         if element.is_integer:
-            a, b = a[:element.bits].as_signed(), b[:element.bits].as_signed()
+            a, b = a[: element.bits].as_signed(), b[: element.bits].as_signed()
             return pipeline.register(a * b, f"product_{name}")
         (sign_a, part_a, shift_a), (sign_b, part_b, shift_b) = (_fields(element, code) for code in (a, b))
         product = pipeline.register(part_a * part_b, f"product_{name}")
@@ -77,6 +86,6 @@ class SeparateDot(wiring.Component):
 
 
 def _fields(element: Element, code: Value) -> tuple[Value, Value, Value]:
-    fraction, field = code[:element.mantissa_bits], code[element.mantissa_bits:element.bits - 1]
+    fraction, field = code[: element.mantissa_bits], code[element.mantissa_bits : element.bits - 1]
     normal = field.any()
-    return code[element.bits - 1], Cat(fraction, normal), (field - normal)[:len(field)]
+    return code[element.bits - 1], Cat(fraction, normal), (field - normal)[: len(field)]

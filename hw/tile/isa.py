@@ -13,6 +13,7 @@ __all__ = [
     "WeightRange",
 ]  # fmt: skip
 
+
 class Opcode(enum.Enum, shape=4):
     """What an instruction does. Instructions execute in order; weights of later ones are fetched ahead."""
 

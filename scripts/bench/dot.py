@@ -33,8 +33,20 @@ SETS = {
     "all": list(ElementFormat.__members__),
 }
 TRANSISTORS = {
-    "$_NOT_": 2, "$_BUF_": 4, "$_NAND_": 4, "$_NOR_": 4, "$_AND_": 6, "$_OR_": 6, "$_ANDNOT_": 6, "$_ORNOT_": 6,
-    "$_XOR_": 12, "$_XNOR_": 12, "$_MUX_": 12, "$_AOI3_": 6, "$_OAI3_": 6, "$_DFF_P_": 24,
+    "$_NOT_": 2,
+    "$_BUF_": 4,
+    "$_NAND_": 4,
+    "$_NOR_": 4,
+    "$_AND_": 6,
+    "$_OR_": 6,
+    "$_ANDNOT_": 6,
+    "$_ORNOT_": 6,
+    "$_XOR_": 12,
+    "$_XNOR_": 12,
+    "$_MUX_": 12,
+    "$_AOI3_": 6,
+    "$_OAI3_": 6,
+    "$_DFF_P_": 24,
 }
 """Static CMOS, as Yosys' `stat -tech cmos` counts gates; 24 for a flip-flop. Kept enables are multiplexers."""
 _GATES = "NAND,NOR,XOR,XNOR,AOI3,OAI3,MUX"
@@ -52,8 +64,16 @@ class Area:
 def _script(top: str, liberty: str | None) -> list[str]:
     mapping = [f"dfflibmap -liberty {liberty}", f"abc -liberty {liberty}"] if liberty else [f"abc -g {_GATES}"]
     stat = f"stat -json -liberty {liberty}" if liberty else "stat -json"
-    return ["read_verilog -sv *.v", f"synth -flatten -top {top}", "dfflegalize -cell $_DFF_P_ 0", *mapping, "opt_clean",
-            "delete t:$scopeinfo", "tee -q -o levels.txt ltp -noff", f"tee -q -o stat.json {stat}"]
+    return [
+        "read_verilog -sv *.v",
+        f"synth -flatten -top {top}",
+        "dfflegalize -cell $_DFF_P_ 0",
+        *mapping,
+        "opt_clean",
+        "delete t:$scopeinfo",
+        "tee -q -o levels.txt ltp -noff",
+        f"tee -q -o stat.json {stat}",
+    ]
 
 
 def synthesise(component: wiring.Component) -> Area:
@@ -63,13 +83,14 @@ def synthesise(component: wiring.Component) -> Area:
         directory = Path(name)
         emit(component, "unit", directory)
         program = "from pyosys import libyosys as ys\nd = ys.Design()\n" + "".join(
-            f"ys.run_pass({command!r}, d)\n" for command in _script("unit", liberty))
+            f"ys.run_pass({command!r}, d)\n" for command in _script("unit", liberty)
+        )
         done = subprocess.run([sys.executable, "-c", program], cwd=directory, text=True, capture_output=True)
         if done.returncode or not (directory / "stat.json").exists():
             log = (done.stdout + done.stderr)[-2000:]
             raise RuntimeError(f"Synthesis of {type(component).__name__} failed:\n{log}")
         text = (directory / "stat.json").read_text()
-        design = json.loads(text[text.index("{"):])["design"]
+        design = json.loads(text[text.index("{") :])["design"]
         levels = int((directory / "levels.txt").read_text().split("length=")[1].split(")")[0])
     cells = design["num_cells_by_type"]
     if liberty:
@@ -102,16 +123,36 @@ def figures(long: bool = False) -> list[Figure]:
         formats = ", ".join(SETS[name])
         both = areas["decode_a"].area + areas.get("decode_b", areas["decode_a"]).area
         whole = areas["dot_unit"].area + areas["accumulate"].area
-        result.append(Figure(f"tile.dot_area_{name}", round(whole), unit, "report",
-                             how=f"one DotUnit and one FusedAccumulate, formats {formats}; {how}"))
-        result.append(Figure(f"tile.decode_area_{name}", round(both), unit, "report",
-                             how=f"two decoders, which the units of a row and of a column share; {how}"))
+        result.append(
+            Figure(
+                f"tile.dot_area_{name}",
+                round(whole),
+                unit,
+                "report",
+                how=f"one DotUnit and one FusedAccumulate, formats {formats}; {how}",
+            )
+        )
+        result.append(
+            Figure(
+                f"tile.decode_area_{name}",
+                round(both),
+                unit,
+                "report",
+                how=f"two decoders, which the units of a row and of a column share; {how}",
+            )
+        )
         if "separate" not in areas:
             continue
         ratio = (both + areas["block_dot"].area) / areas["separate"].area
-        result.append(Figure(
-            "tile.dot_area_ratio" if name == "four" else f"tile.dot_area_ratio_{name}", round(ratio, 3), "", "report",
-            reference="SeparateDot: a multiplier for each element format in each lane, a shared adder tree, "
-            "both operands of one format",
-            how=f"(2 Decode + BlockDot) / SeparateDot, formats {formats}; {how}"))
+        result.append(
+            Figure(
+                "tile.dot_area_ratio" if name == "four" else f"tile.dot_area_ratio_{name}",
+                round(ratio, 3),
+                "",
+                "report",
+                reference="SeparateDot: a multiplier for each element format in each lane, a shared adder tree, "
+                "both operands of one format",
+                how=f"(2 Decode + BlockDot) / SeparateDot, formats {formats}; {how}",
+            )
+        )
     return result

@@ -190,7 +190,10 @@ def figures(long: bool = False) -> list[Figure]:
     speed = saturated("hbm4_pb", "kv256").clocks_per_second
     found.append(
         Figure(
-            "hbm.sim_cycles_per_second", round(speed), "1/s", ">= 200000",
+            "hbm.sim_cycles_per_second",
+            round(speed),
+            "1/s",
+            ">= 200000",
             how="hbm4_pb, kv256 saturated, rules checked, cocotb attached; depends on the machine and its load",
         )
     )

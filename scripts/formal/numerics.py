@@ -50,10 +50,15 @@ class Sizes:
 
     @property
     def block_sum(self) -> data.StructLayout:
-        return data.StructLayout({
-            "magnitude": unsigned(self.sum_bits), "exponent": signed(11), "sign": unsigned(1),
-            "infinite": unsigned(1), "nan": unsigned(1),
-        })
+        return data.StructLayout(
+            {
+                "magnitude": unsigned(self.sum_bits),
+                "exponent": signed(11),
+                "sign": unsigned(1),
+                "infinite": unsigned(1),
+                "nan": unsigned(1),
+            }
+        )
 
 
 class Harness(wiring.Component):
@@ -86,13 +91,19 @@ class Harness(wiring.Component):
         infinity = ((1 << sizes.exponent_bits) - 1) << sizes.fraction_bits
         held, found = self.accumulator[:-1], result[:-1]
         special = held >= infinity
-        nan = (held > infinity) | self.sum.nan | (
-            (held == infinity) & self.sum.infinite & (self.accumulator[-1] ^ self.sum.sign))
+        nan = (
+            (held > infinity)
+            | self.sum.nan
+            | ((held == infinity) & self.sum.infinite & (self.accumulator[-1] ^ self.sum.sign))
+        )
         infinite_sign = Mux(special, self.accumulator[-1], self.sum.sign)
         canonical = infinity | 1 << (sizes.fraction_bits - 1)
         finite = self._nearest(m, result, zero)
-        return Mux(nan, result == canonical, Mux(special | self.sum.infinite,
-                                                 (found == infinity) & (result[-1] == infinite_sign), finite))
+        return Mux(
+            nan,
+            result == canonical,
+            Mux(special | self.sum.infinite, (found == infinity) & (result[-1] == infinite_sign), finite),
+        )
 
     def _nearest(self, m: Module, result: Value, zero: Value) -> Value:
         """The definition: |exact| within the midpoints around |result|, in units of half the least bit."""
@@ -104,7 +115,7 @@ class Harness(wiring.Component):
 
         def code(bits: Value) -> Value:
             """Value of a magnitude code, the one after the largest finite included."""
-            field, fraction = bits[sizes.fraction_bits:], bits[:sizes.fraction_bits]
+            field, fraction = bits[sizes.fraction_bits :], bits[: sizes.fraction_bits]
             exponent = Mux(field == 0, 1, field)
             return (Cat(fraction, field != 0) << exponent) << (-lowest - sizes.fraction_bits)
 
@@ -146,10 +157,23 @@ def prove(sizes: Sizes, seconds: int = 100, fault: bool = False) -> Proof:
         directory = Path(name)
         emit(Harness(sizes, fault), "harness", directory)
         (directory / "wires.tech").write_text(_WIRES)
-        script = ["read_verilog -sv *.v", "hierarchy -top harness", "proc", "flatten", "opt_expr", "opt_clean",
-                  "techmap -map wires.tech", "opt -full", "techmap", "opt -full", "aigmap", "write_aiger harness.aig"]
+        script = [
+            "read_verilog -sv *.v",
+            "hierarchy -top harness",
+            "proc",
+            "flatten",
+            "opt_expr",
+            "opt_clean",
+            "techmap -map wires.tech",
+            "opt -full",
+            "techmap",
+            "opt -full",
+            "aigmap",
+            "write_aiger harness.aig",
+        ]
         program = "from pyosys import libyosys as ys\nd = ys.Design()\n" + "".join(
-            f"ys.run_pass({command!r}, d)\n" for command in script)
+            f"ys.run_pass({command!r}, d)\n" for command in script
+        )
         done = subprocess.run([sys.executable, "-c", program], cwd=directory, text=True, capture_output=True)
         if done.returncode or not (directory / "harness.aig").exists():
             raise RuntimeError(f"no AIGER came out of Yosys:\n{(done.stdout + done.stderr)[-2000:]}")
@@ -157,8 +181,13 @@ def prove(sizes: Sizes, seconds: int = 100, fault: bool = False) -> Proof:
         if int(header[3]) != 0:
             raise RuntimeError(f"{header[3]} registers are left, the property is not combinational")
         try:
-            found = subprocess.run([str(ABC), "-c", "read_aiger harness.aig; strash; dc2; fraig; iprove; print_stats"],
-                                   cwd=directory, text=True, capture_output=True, timeout=seconds)
+            found = subprocess.run(
+                [str(ABC), "-c", "read_aiger harness.aig; strash; dc2; fraig; iprove; print_stats"],
+                cwd=directory,
+                text=True,
+                capture_output=True,
+                timeout=seconds,
+            )
         except subprocess.TimeoutExpired:
             return Proof(None, time.monotonic() - start, "out of time")
     log, spent = found.stdout + found.stderr, time.monotonic() - start

@@ -59,9 +59,11 @@ async def play(dut, records: np.ndarray, stall: bool = False, mismatches: int = 
         index = int(dut.first_index.value)
         record = records[index]
         named = list(FORMATS)[record["a_format"]], list(FORMATS)[record["b_format"]]
-        raise AssertionError(f"{int(dut.mismatches.value)} of {len(records)} wrong, the first is {index} {named}: "
-                             f"expected {int(record['expected']):#010x}, found {int(dut.first_found.value):#010x}, "
-                             f"{record}")
+        raise AssertionError(
+            f"{int(dut.mismatches.value)} of {len(records)} wrong, the first is {index} {named}: "
+            f"expected {int(record['expected']):#010x}, found {int(dut.first_found.value):#010x}, "
+            f"{record}"
+        )
 
 
 @cocotb.test()

@@ -12,12 +12,37 @@ from golden.formats import BLOCK, FORMATS, Format, Kind, ScaleType, pair_problem
 from golden.formats_scale import scale_bits
 from hw.numerics.formats import ElementFormat
 
-RECORD = np.dtype([
-    ("a_codes", "u1", BLOCK), ("b_codes", "u1", BLOCK), ("a_scale", "<u4"), ("b_scale", "<u4"), ("a_format", "u1"),
-    ("b_format", "u1"), ("padding", "<u2"), ("accumulator", "<u4"), ("expected", "<u4"),
-])
-SPECIAL_ACCUMULATORS = np.array([0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF,
-                                 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001], dtype=np.uint32)
+RECORD = np.dtype(
+    [
+        ("a_codes", "u1", BLOCK),
+        ("b_codes", "u1", BLOCK),
+        ("a_scale", "<u4"),
+        ("b_scale", "<u4"),
+        ("a_format", "u1"),
+        ("b_format", "u1"),
+        ("padding", "<u2"),
+        ("accumulator", "<u4"),
+        ("expected", "<u4"),
+    ]
+)
+SPECIAL_ACCUMULATORS = np.array(
+    [
+        0,
+        0x80000000,
+        1,
+        0x80000001,
+        0x007FFFFF,
+        0x00800000,
+        0x7F7FFFFF,
+        0xFF7FFFFF,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0xFFC00001,
+        0x7F800001,
+    ],
+    dtype=np.uint32,
+)
 
 
 def pairs(names: list[str]) -> list[tuple[Format, Format]]:
@@ -26,23 +51,43 @@ def pairs(names: list[str]) -> list[tuple[Format, Format]]:
     return [(a, b) for a in formats for b in formats if pair_problem(a, b) is None]
 
 
-def records(a: Format, b: Format, a_codes: np.ndarray, b_codes: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray,
-            accumulator: np.ndarray) -> np.ndarray:
+def records(
+    a: Format,
+    b: Format,
+    a_codes: np.ndarray,
+    b_codes: np.ndarray,
+    a_scale: np.ndarray,
+    b_scale: np.ndarray,
+    accumulator: np.ndarray,
+) -> np.ndarray:
     """Records with their expected results, [T] of `RECORD`."""
     result = np.zeros(len(a_codes), dtype=RECORD)
     result["a_codes"], result["b_codes"] = a_codes, b_codes
     result["a_scale"], result["b_scale"] = a_scale, b_scale
     result["a_format"], result["b_format"] = ElementFormat[a.name].value, ElementFormat[b.name].value
     result["accumulator"] = accumulator
-    result["expected"] = accumulate_blocks(result["accumulator"], result["a_codes"], result["a_scale"].copy(),
-                                           result["b_codes"], result["b_scale"].copy(), a, b)
+    result["expected"] = accumulate_blocks(
+        result["accumulator"],
+        result["a_codes"],
+        result["a_scale"].copy(),
+        result["b_codes"],
+        result["b_scale"].copy(),
+        a,
+        b,
+    )
     return result
 
 
 def neutral_scale(format: Format) -> int:
     """The scale word of a scale of one (an offset and a zero point of zero)."""
-    return {ScaleType.E8M0: 127, ScaleType.E4M3_PAIR: 0x3838, ScaleType.BF16: 0x3F80, ScaleType.FP32: 0x3F800000,
-            ScaleType.FP16_OFFSET: 0x3C00, ScaleType.FP16_ZERO: 0x3C00}[format.scale]
+    return {
+        ScaleType.E8M0: 127,
+        ScaleType.E4M3_PAIR: 0x3838,
+        ScaleType.BF16: 0x3F80,
+        ScaleType.FP32: 0x3F800000,
+        ScaleType.FP16_OFFSET: 0x3C00,
+        ScaleType.FP16_ZERO: 0x3C00,
+    }[format.scale]
 
 
 def every_code_pair(a: Format, b: Format, all_lanes: bool = False) -> np.ndarray:
@@ -93,8 +138,10 @@ def _scales(format: Format, count: int, rng: np.random.Generator) -> np.ndarray:
         ScaleType.E4M3_PAIR: rng.integers(0, 0x7F, count) | rng.integers(0, 0x7F, count) << 8,
         ScaleType.BF16: rng.integers(0x3580, 0x4A00, count) | rng.integers(0, 2, count) << 15,
         ScaleType.FP32: rng.integers(0x35800000, 0x4A000000, count) | rng.integers(0, 2, count) << 31,
-        ScaleType.FP16_OFFSET: rng.integers(0, 0x7C00, count) | rng.integers(0, 0x7C00, count) << 16
-        | rng.integers(0, 2, count) << 15 | rng.integers(0, 2, count) << 31,
+        ScaleType.FP16_OFFSET: rng.integers(0, 0x7C00, count)
+        | rng.integers(0, 0x7C00, count) << 16
+        | rng.integers(0, 2, count) << 15
+        | rng.integers(0, 2, count) << 31,
         ScaleType.FP16_ZERO: rng.integers(0, 0x7C00, count) | rng.integers(0, 17, count) << 16,
     }[format.scale]
     return np.where(style < 0.8, tame, anything).astype(np.uint32)

@@ -8,7 +8,13 @@ from hw.hbm.device import SOURCES, HbmDevice
 from scripts.simulator import Model
 
 __all__ = [
-    "CONFIGURATIONS", "CONTROLLERS", "DEVICES", "channels_model", "configuration", "controller_model", "device_model",
+    "CONFIGURATIONS",
+    "CONTROLLERS",
+    "DEVICES",
+    "channels_model",
+    "configuration",
+    "controller_model",
+    "device_model",
     "trace_model",
 ]
 

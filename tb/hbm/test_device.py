@@ -169,6 +169,7 @@ async def test_every_rule(dut) -> None:
     """One clock early: both name the rule. At the first clock that breaks nothing: both are silent."""
     tb, seen = TB(dut), set()
     for case in cases():
+
         def at(distance: int, case: Case = case) -> list[tuple[int, str, int]]:
             return [*case.before, (case.start + distance, *case.last)]
 

@@ -11,10 +11,15 @@ from hw.numerics.quantise import Quantise
 
 LANES = 8
 BEATS = 32 // LANES
-RECORD = data.StructLayout({
-    "values": data.ArrayLayout(data.ArrayLayout(32, LANES), BEATS),
-    "codes": data.ArrayLayout(8 * LANES, BEATS), "scale": 8, "format": 8, "padding": 16,
-})
+RECORD = data.StructLayout(
+    {
+        "values": data.ArrayLayout(data.ArrayLayout(32, LANES), BEATS),
+        "codes": data.ArrayLayout(8 * LANES, BEATS),
+        "scale": 8,
+        "format": 8,
+        "padding": 16,
+    }
+)
 RECORD_BYTES = RECORD.size // 8
 
 
@@ -31,10 +36,19 @@ class QuantiseBench(wiring.Component):
     def __init__(self, formats: FormatSet):
         self._quantise = Quantise(formats, LANES)
         streams = self._quantise.signature.members
-        super().__init__({
-            "open": In(1), "stall": In(1), "playing": In(1), "count": Out(32), "mismatches": Out(32),
-            "first_index": Out(32), "done": Out(1), "i": streams["i"], "o": streams["o"],
-        })
+        super().__init__(
+            {
+                "open": In(1),
+                "stall": In(1),
+                "playing": In(1),
+                "count": Out(32),
+                "mismatches": Out(32),
+                "first_index": Out(32),
+                "done": Out(1),
+                "i": streams["i"],
+                "o": streams["o"],
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -58,9 +72,11 @@ class QuantiseBench(wiring.Component):
             ]
         with m.Else():
             m.d.comb += [
-                quantise.i.valid.eq(self.i.valid), quantise.i.payload.eq(self.i.payload),
+                quantise.i.valid.eq(self.i.valid),
+                quantise.i.payload.eq(self.i.payload),
                 self.i.ready.eq(quantise.i.ready),
-                self.o.valid.eq(quantise.o.valid), self.o.payload.eq(quantise.o.payload),
+                self.o.valid.eq(quantise.o.valid),
+                self.o.payload.eq(quantise.o.payload),
                 quantise.o.ready.eq(self.o.ready),
             ]
         given = quantise.i.valid & quantise.i.ready & self.playing
@@ -72,8 +88,9 @@ class QuantiseBench(wiring.Component):
             m.d.sync += beat_in.eq(beat_in + 1)
         with m.If(take):
             m.d.sync += [beat_out.eq(beat_out + 1), self.count.eq(self.count + 1)]
-            with m.If(Cat(quantise.o.p.codes.as_value(), quantise.o.p.scale)
-                      != Cat(check.codes[beat_out], check.scale)):
+            with m.If(
+                Cat(quantise.o.p.codes.as_value(), quantise.o.p.scale) != Cat(check.codes[beat_out], check.scale)
+            ):
                 m.d.sync += self.mismatches.eq(self.mismatches + 1)
                 with m.If(self.mismatches == 0):
                     m.d.sync += self.first_index.eq(self.count)
@@ -85,8 +102,16 @@ class QuantiseBench(wiring.Component):
         """A record of the file, whether it is there, and the signal that asks for the next one."""
         record, valid, step, ended = Signal(RECORD, name=name), Signal(), Signal(), Signal()
         m.submodules[name] = Instance(
-            "vector_source", p_BYTES=RECORD_BYTES, i_clk=ClockSignal(), i_rst=ResetSignal(), i_open=self.open,
-            i_enable=step, o_record=record.as_value(), o_valid=valid, o_ended=ended)
+            "vector_source",
+            p_BYTES=RECORD_BYTES,
+            i_clk=ClockSignal(),
+            i_rst=ResetSignal(),
+            i_open=self.open,
+            i_enable=step,
+            o_record=record.as_value(),
+            o_valid=valid,
+            o_ended=ended,
+        )
         if name == "check":
             m.d.comb += self.done.eq(ended)
         return record, valid, step

@@ -50,8 +50,10 @@ async def play(dut, records: np.ndarray, stall: bool = False, mismatches: int = 
     if int(dut.mismatches.value) != mismatches:
         first = int(dut.first_index.value)
         record = records[first // BEATS]
-        raise AssertionError(f"{int(dut.mismatches.value)} beats wrong, the first is {first}, of a block in "
-                             f"{list(FORMATS)[record['format']]}: {record}")
+        raise AssertionError(
+            f"{int(dut.mismatches.value)} beats wrong, the first is {first}, of a block in "
+            f"{list(FORMATS)[record['format']]}: {record}"
+        )
     return cycles
 
 
@@ -98,8 +100,11 @@ async def test_wrong_expectation_is_noticed(dut):
 
 
 def _mixed(rng: np.random.Generator, each: int) -> np.ndarray:
-    return rng.permutation(np.concatenate(
-        [vectors.records(vectors.adversarial(FORMATS[name], each, rng), FORMATS[name]) for name in FORMAT_NAMES]))
+    return rng.permutation(
+        np.concatenate(
+            [vectors.records(vectors.adversarial(FORMATS[name], each, rng), FORMATS[name]) for name in FORMAT_NAMES]
+        )
+    )
 
 
 class QuantiseEnvironment(uvm_env):

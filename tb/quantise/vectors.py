@@ -8,8 +8,9 @@ from golden.formats import BLOCK, Format
 from golden.quantise import quantise
 from hw.numerics.formats import ElementFormat
 
-RECORD = np.dtype([("values", "<u4", BLOCK), ("codes", "u1", BLOCK), ("scale", "u1"), ("format", "u1"),
-                   ("padding", "<u2")])
+RECORD = np.dtype(
+    [("values", "<u4", BLOCK), ("codes", "u1", BLOCK), ("scale", "u1"), ("format", "u1"), ("padding", "<u2")]
+)
 SPECIALS = np.array([0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF], dtype=np.uint32)
 
 

@@ -9,9 +9,13 @@ _MODEL = Model(name="quantise_groups", component=lambda: QuantiseGroups(FormatSe
 
 
 def _bench(long: bool) -> Testbench:
-    return Testbench(name="quantise_groups_long" if long else "quantise_groups", model=_MODEL,
-                     module="tb.quantise_groups.test_quantise_groups", long=long,
-                     environment={"FORMATS": ",".join(_FORMATS), "GROUPS": "200" if long else "3"})
+    return Testbench(
+        name="quantise_groups_long" if long else "quantise_groups",
+        model=_MODEL,
+        module="tb.quantise_groups.test_quantise_groups",
+        long=long,
+        environment={"FORMATS": ",".join(_FORMATS), "GROUPS": "200" if long else "3"},
+    )
 
 
 TESTBENCHES = [_bench(long=False), _bench(long=True)]

@@ -59,7 +59,8 @@ async def test_every_format(dut):
                 found = await with_timeout(sink.receive(), 300 * PER_VALUE, "ns")
                 assert int(found) == expected, (
                     f"{name}, value {position} ({int(group.values[position]):#x}) of {group.values}: "
-                    f"expected {expected:#x}, found {int(found):#x}")
+                    f"expected {expected:#x}, found {int(found):#x}"
+                )
 
 
 class GroupsEnvironment(uvm_env):

@@ -93,9 +93,7 @@ async def load(dut, source: StreamSource) -> None:
             for k in range(k_blocks):
                 index = PREPARED.bases[inputs] + m // CONFIG.rows * k_blocks + k
                 part = codes[k * BLOCK : (k + 1) * BLOCK]
-                done = source.put(
-                    remote_write(Memory.ACTIVATIONS, index << 6 | m % CONFIG.rows, part, int(scales[k]))
-                )
+                done = source.put(remote_write(Memory.ACTIVATIONS, index << 6 | m % CONFIG.rows, part, int(scales[k])))
     await done.wait()
 
 
