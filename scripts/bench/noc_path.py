@@ -20,11 +20,10 @@ def router_levels(config: MeshConfig) -> int:
     """Gates (2-input, and inverters) on the longest path between registers of a router, after Yosys and abc."""
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
-        files = emit(Router(config), "router", directory)
+        sources = " ".join(map(str, emit(Router(config), "router", directory)))
         script = [
-            "read_verilog " + " ".join(map(str, files)), "hierarchy -top router", "flatten", "synth -run begin:fine",
-            "memory_map", "opt -full", "techmap", "opt", "abc -g AND,NAND,OR,NOR,XOR,XNOR,MUX", "opt_clean",
-            "tee -o levels.txt ltp -noff",
+            f"read_verilog {sources}", "hierarchy -top router", "flatten", "proc", "memory_map", "opt",
+            "techmap", "opt", "abc", "opt_clean", "tee -o levels.txt ltp -noff",
         ]  # fmt: skip
         program = "from pyosys import libyosys as y\nd=y.Design()\n" + "".join(
             f"y.run_pass({command!r}, d)\n" for command in script
@@ -38,7 +37,7 @@ def router_levels(config: MeshConfig) -> int:
 
 
 def path_figure() -> Figure:
-    config = MeshConfig(4, 4, payload=32, classes=3)
+    config = MeshConfig(4, 4, payload=1, classes=3)  # the payload adds width, not depth
     levels = router_levels(config)
     return Figure(
         "noc.router_path", levels, "gates", "report",
