@@ -148,7 +148,7 @@ class HbmCore(wiring.Component):
                 queue.bank.eq(fields["bank"]), queue.row.eq(fields["row"]), queue.column.eq(fields["column"]),
                 queue.hit.eq(hit), queue.stamp.eq(now), queue.strict.eq(~queue.empty & (age >= OVERDUE)),
             ]  # fmt: skip
-        m.d.comb += self._refresh.guard.eq(guard.banks)
+        m.d.comb += [self._refresh.guard.eq(guard.banks), self._refresh.near.eq(guard.near)]
         self._near = guard.near
 
     def _choose_direction(self, m: Module) -> None:

@@ -26,14 +26,14 @@ QUIET = 1 << 11  # clocks after which a stream is forgotten
 def refresh_signature(config: HbmConfig) -> dict:
     """Ports of both refreshers.
 
-    `pending`: banks with requests; `guard`: banks soon to be used; `open`, `can_refresh`, `can_refresh_all`: state
-    and rules of the banks. Out: `hold`, banks that must not be activated; `close`, banks to close when no request
-    hits them, or at any rate with `force`; `stop`, no column commands; `issue`, REFpb to this bank now; `issue_all`,
-    REFab now.
+    `pending`: banks with requests; `guard`: banks soon to be used; `near`: those that a stream is in; `open`,
+    `can_refresh`, `can_refresh_all`: state and rules of the banks. Out: `hold`, banks that must not be activated;
+    `close`, banks to close when no request hits them, or at any rate with `force`; `stop`, no column commands;
+    `issue`, REFpb to this bank now; `issue_all`, REFab now.
     """
     banks = config.timing.total_banks
     return {
-        "pending": In(banks), "guard": In(banks), "open": In(banks), "can_refresh": In(banks),
+        "pending": In(banks), "guard": In(banks), "near": In(banks), "open": In(banks), "can_refresh": In(banks),
         "can_refresh_all": In(1), "hold": Out(banks), "close": Out(banks), "force": Out(1), "stop": Out(1),
         "issue": Out(banks), "issue_all": Out(1), "debt": Out(signed(12)),
     }  # fmt: skip
@@ -42,7 +42,7 @@ def refresh_signature(config: HbmConfig) -> dict:
 class PerBankRefresh(wiring.Component):
     """REFpb into idle banks; forced only when a bank never was idle in `FORCE` rounds."""
 
-    FORCE = 4
+    FORCE = 5
 
     def __init__(self, config: HbmConfig):
         self._config = config
@@ -69,7 +69,8 @@ class PerBankRefresh(wiring.Component):
         idle = ~done & ~self.pending & (self.debt > -banks).replicate(banks)
         chosen = Signal(banks)
         m.d.comb += [
-            chosen.eq((idle & (~self.guard | (self.debt >= banks).replicate(banks))) | target),
+            # A slow stream is in one set of banks for rounds: those wait until a refresh is forced.
+            chosen.eq((idle & ~self.near & (~self.guard | (self.debt >= banks).replicate(banks))) | target),
             self.hold.eq(target),
             self.close.eq(chosen & self.open),
             self.force.eq(self.debt >= (self.FORCE + 2) * banks),

@@ -173,13 +173,17 @@ class RefreshDebt(wiring.Component):
     def __init__(self, refresher: type[PerBankRefresh] = PerBankRefresh):
         self._refresher = refresher
         banks = SMALL.timing.total_banks
-        super().__init__({"pending": In(banks), "guard": In(banks), "able": In(banks), "bad": Out(1)})
+        masks = {name: In(banks) for name in ("pending", "guard", "near", "able")}
+        super().__init__({**masks, "bad": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         banks = SMALL.timing.total_banks
         m.submodules.dut = dut = self._refresher(SMALL)
-        m.d.comb += [dut.pending.eq(self.pending), dut.guard.eq(self.guard), dut.can_refresh.eq(self.able)]
+        m.d.comb += [
+            dut.pending.eq(self.pending), dut.guard.eq(self.guard), dut.near.eq(self.near),
+            dut.can_refresh.eq(self.able),
+        ]  # fmt: skip
         waited = Signal(range(self.WAIT + 1))
         blocked = dut.hold.any() & ~(dut.hold & self.able).any()
         m.d.sync += waited.eq(Mux(blocked, waited + 1, 0))

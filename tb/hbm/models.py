@@ -21,6 +21,8 @@ __all__ = [
 CONFIGURATIONS = ("hbm2a", "hbm2c", "hbm3d", "hbm4")
 
 
+# Sixteen banks of a stack serve the pages of a trace; two banks a page of 1 KiB then collide less often than four.
+MAPS = {"hbm3d": "c2 g1 c2 g c b r s"}
 CONTROLLERS = {
     "hbm4": HbmConfig(capacity=4 << 20),
     "hbm2": HbmConfig(
@@ -39,7 +41,7 @@ def configuration(name: str) -> HbmConfig:
     depth = 64 if refresh.endswith("64") else 32
     return HbmConfig(
         generation=generation, refresh="per_bank" if refresh.startswith("pb") else "all_bank", read_queue=depth,
-        write_queue=depth, write_buffer=2 * depth,
+        write_queue=depth, write_buffer=2 * depth, address_map=MAPS.get(name, ""),
     )  # fmt: skip
 
 
