@@ -30,7 +30,7 @@ def figures(long: bool = False) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         archive = Archive(Path(folder) / "archive.sqlite")
         result += multipliers(archive, "mul_u8", 400 if long else 48)
-        result += multipliers(archive, "mul_u16", 120 if long else 16)
+        result += multipliers(archive, "mul_u16", 120 if long else 40)
         archive.close()
     return result + dots.figures()
 

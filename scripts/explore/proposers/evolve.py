@@ -16,6 +16,8 @@ from scripts.explore.prefix import GraphError
 from scripts.explore.proposers.client import serve
 
 Genome = dict
+OPENING = 8
+"""Classical circuits at the start; the others come in between the mutations."""
 ADDERS = ("sklansky", "ladner_fischer", "ladner_fischer_1", "ladner_fischer_2", "brent_kung", "kogge_stone", "serial")
 
 
@@ -101,6 +103,7 @@ class Evolve:
         self.specification = block(hello["specification"]["name"])
         self.generator = random.Random(seed)
         self.waiting = deque(classical(self.specification))
+        self.asked = 0
         self.open: dict[int, tuple[Genome, str]] = {}
         self.points: list[dict] = []
         # After a kill: what was proposed then is not proposed again, and its figures are known by number.
@@ -129,7 +132,8 @@ class Evolve:
         return best + rest[:12]
 
     def _next(self) -> tuple[Genome, str]:
-        if self.waiting:
+        self.asked += 1
+        if self.waiting and (self.asked <= OPENING or not self.points or self.generator.random() < 0.3):
             return self.waiting.popleft(), "a classical circuit"
         if not self.points:
             return classical(self.specification)[0], "nothing is known yet"
@@ -151,7 +155,7 @@ class Evolve:
         if way < 0.45:
             child = {**parent, "tree": mutate_tree(heights, parent["tree"], generator)}
             why = "nets exchanged in the tree"
-        elif way < 0.65:
+        elif way < 0.75:
             tree = trees.by_arrival(
                 heights, generator, generator.choice((0.0, 0.05, 0.2)), generator.choice((1.0, 0.7))
             )
