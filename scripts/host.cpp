@@ -42,16 +42,16 @@ std::string hexadecimal(vpiHandle signal) {
     return value.value.str;
 }
 
-std::string outputs() {
+std::string values_of(const std::vector<vpiHandle>& signals) {
     std::string text;
-    for (vpiHandle signal : ports(vpiOutput)) text += vpi_get_str(vpiName, signal) + ("=" + hexadecimal(signal) + " ");
+    for (vpiHandle signal : signals) text += vpi_get_str(vpiName, signal) + ("=" + hexadecimal(signal) + " ");
     return text;
 }
 
 // -- Recording ------------------------------------------------------------------------------------------------------
 
 std::ofstream record;
-std::vector<vpiHandle> recorded;
+std::vector<vpiHandle> recorded, watched;  // looked up at the start: at the end a model may no longer list them
 
 PLI_INT32 changed(t_cb_data* data) {
     const size_t index = reinterpret_cast<size_t>(data->user_data);
@@ -61,6 +61,7 @@ PLI_INT32 changed(t_cb_data* data) {
 
 PLI_INT32 start_record(t_cb_data*) {
     recorded = ports(vpiInput);
+    watched = ports(vpiOutput);
     for (size_t index = 0; index < recorded.size(); index++) {
         t_cb_data data{};
         data.reason = cbValueChange;
@@ -73,7 +74,7 @@ PLI_INT32 start_record(t_cb_data*) {
 }
 
 PLI_INT32 end_record(t_cb_data*) {
-    record << "outputs " << outputs() << '\n';
+    record << "outputs " << values_of(watched) << '\n';
     record.close();
     return 0;
 }
@@ -106,7 +107,7 @@ Change parse(vpiHandle signal, const std::string& digits) {
 int replay(int count, char** values, const char* path) {
     Verilated::commandArgs(count, values);
     Vtop top{""};
-    const std::vector<vpiHandle> inputs = ports(vpiInput);
+    const std::vector<vpiHandle> inputs = ports(vpiInput), results = ports(vpiOutput);
     std::vector<Change> changes;
     std::ifstream file{path};
     std::string first, second, expected, line;
@@ -129,7 +130,7 @@ int replay(int count, char** values, const char* path) {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     top.eval();
-    const char* const same = outputs() == expected ? "true" : "false";
+    const char* const same = values_of(results) == expected ? "true" : "false";
     printf("{\"cycles\": %ld, \"seconds\": %.6f, \"same\": %s}\n", edges, seconds.count(), same);
     return 0;
 }
