@@ -74,8 +74,11 @@ def bwrap() -> str:
 
 
 def _readable_roots() -> list[str]:
-    """Host folders that the tools need, beside /usr: the Python installation and this environment's packages."""
-    roots = {sys.prefix, sys.base_prefix}
+    """Host folders that the tools need, beside /usr: the Python installation and this environment's packages.
+
+    `.venv` is a link: both its name and the folder behind it are in use.
+    """
+    roots = {path for prefix in (sys.prefix, sys.base_prefix) for path in (prefix, os.path.realpath(prefix))}
     return sorted(root for root in roots if not root.startswith("/usr/"))
 
 
