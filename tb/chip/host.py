@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 import numpy as np
 from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge, Timer
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiMaster
 from numpy.typing import NDArray
 
@@ -104,7 +104,7 @@ class Host:
         """Wait for the interrupt of `count` signals; raises when an error raises it, or after `limit` cycles."""
         await self.write("threshold", count)
         if not int(self.dut.irq.value):
-            await cocotb.triggers.First(RisingEdge(self.dut.irq), ClockCycles(self.dut.clk, limit))
+            await cocotb.triggers.First(RisingEdge(self.dut.irq), Timer(limit, "ns"))
         found, error = await self.read("signals"), await self.read("error")
         if error:
             raise AssertionError(f"the chip reports error {error:#x}, tiles {await self.read('tile_error'):#x}")
