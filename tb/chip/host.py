@@ -7,7 +7,6 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, Timer
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiMaster
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from hw.chip.registers import (
     TILE_COUNTERS,
     Window,
 )
+from tb.common.clock import start_clock
 from tb.common.stream import randomly
 
 
@@ -38,7 +38,7 @@ class Host:
 
     async def reset(self) -> None:
         self.dut.rst.value = 1
-        cocotb.start_soon(Clock(self.dut.clk, 1, "ns").start())
+        start_clock(self.dut.clk)
         await ClockCycles(self.dut.clk, 4)
         self.dut.rst.value = 0
         await ClockCycles(self.dut.clk, 2)

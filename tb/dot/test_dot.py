@@ -6,7 +6,6 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import (
     ConfigDB,
@@ -22,6 +21,7 @@ from pyuvm import (
 )
 
 from golden.formats import FORMATS, Kind
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.dot import vectors
@@ -39,7 +39,7 @@ async def start(dut) -> None:
     dut.rst.value = 1
     for port in (dut.open, dut.stall, dut.direct, dut.record, dut.record_valid):
         port.value = 0
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 2)
     dut.rst.value = 0
 

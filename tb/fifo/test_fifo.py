@@ -6,10 +6,10 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, randomly
@@ -29,7 +29,7 @@ class TB:
 
     async def reset(self):
         self.dut.rst.value = 1
-        cocotb.start_soon(Clock(self.dut.clk, 1, "ns").start())
+        start_clock(self.dut.clk)
         await ClockCycles(self.dut.clk, 2)
         self.dut.rst.value = 0
 
@@ -83,7 +83,7 @@ class test_random(uvm_test):
         self.raise_objection()
         dut, environment = cocotb.top, self.environment
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         await ClockCycles(dut.clk, 2)
         dut.rst.value = 0
         cocotb.start_soon(self.sample(dut, environment.coverage))

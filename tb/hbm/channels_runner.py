@@ -7,14 +7,15 @@ import os
 from pathlib import Path
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, First, RisingEdge, Timer
+
+from tb.common.clock import start_clock
 
 
 @cocotb.test()
 async def run_channels(dut) -> None:
     granules = int(os.environ["HBM_GRANULES"])
-    Clock(dut.clk, 1, "ns").start()
+    start_clock(dut.clk)
     dut.rst.value = 1
     dut.granules.value = granules
     await ClockCycles(dut.clk, 4)

@@ -6,7 +6,6 @@ import os
 import random
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, with_timeout
 from cocotbext.axi import AxiBurstType, AxiBus, AxiMaster, AxiResp
 from cocotbext.axi.axi_channels import (
@@ -25,6 +24,7 @@ from cocotbext.axi.axi_channels import (
     AxiWTransaction,
 )
 
+from tb.common.clock import start_clock
 from tb.common.stream import never, randomly
 from tb.hbm.models import CONTROLLERS
 from tb.hbm.test_controller import pattern
@@ -45,7 +45,7 @@ def initial(address: int, length: int) -> bytes:
 
 
 async def reset(dut) -> None:
-    Clock(dut.clk, 1, "ns").start()
+    start_clock(dut.clk)
     dut.rst.value = 1
     dut.descriptor__valid.value = 0
     dut.data__ready.value = 0

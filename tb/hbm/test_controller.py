@@ -7,10 +7,10 @@ import random
 
 import cocotb
 import numpy as np
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from hw.hbm.interface import StreamDescriptor
+from tb.common.clock import start_clock
 from tb.common.stream import StreamPort, StreamSink, StreamSource, never, randomly
 from tb.hbm.models import CONTROLLERS
 
@@ -34,7 +34,7 @@ class TB:
         self.data = StreamSink(StreamPort(dut, "data", 256, dut.clk), pause or never())
 
     async def reset(self) -> None:
-        Clock(self.dut.clk, 1, "ns").start()
+        start_clock(self.dut.clk)
         self.dut.rst.value = 1
         await ClockCycles(self.dut.clk, 4)
         self.dut.rst.value = 0

@@ -12,11 +12,11 @@ import random
 from dataclasses import dataclass
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, FallingEdge
 
 from golden.hbm_checker import Command, check
 from hw.hbm.interface import ColumnOp, RowOp
+from tb.common.clock import start_clock
 from tb.hbm.models import DEVICES
 
 CONFIG = DEVICES[os.environ["HBM_CONFIG"]]
@@ -106,7 +106,7 @@ class TB:
 
     def __init__(self, dut):
         self.dut = dut
-        Clock(dut.clk, 1, "ns").start()
+        start_clock(dut.clk)
 
     async def play(self, commands: list[tuple[int, str, int]], end: int = 0) -> tuple[str, int] | None:
         """The first rule that the device reports and the clock of its command, or None. Stops at `end` at the least."""

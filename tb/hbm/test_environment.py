@@ -8,12 +8,12 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster
 from pyuvm import uvm_env, uvm_test
 
 from hw.hbm.interface import StreamDescriptor
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, randomly
@@ -56,7 +56,7 @@ class test_random_traffic(uvm_test):
         self.raise_objection()
         dut, environment = cocotb.top, self.environment
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         master = AxiMaster(AxiBus.from_prefix(dut, prefix="axi", bus_separator="__"), dut.clk, dut.rst)
         await ClockCycles(dut.clk, 4)
         dut.rst.value = 0

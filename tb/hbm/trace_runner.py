@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import First, RisingEdge, Timer
 
 from hw.hbm.bench import TraceBench
 from hw.hbm.interface import Counters
+from tb.common.clock import start_clock
 
 
 def counters(value: int) -> dict[str, int]:
@@ -21,8 +21,7 @@ def counters(value: int) -> dict[str, int]:
 
 @cocotb.test()
 async def run_trace(dut) -> None:
-    clock = Clock(dut.clk, 1, "ns")
-    clock.start()
+    start_clock(dut.clk)
     dut.rst.value = 1
     await Timer(5, "ns")
     dut.rst.value = 0

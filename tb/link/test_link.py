@@ -9,11 +9,11 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, Timer
 from pyuvm import uvm_env, uvm_test
 
 from hw.noc.link import frame_beats
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, never, randomly
@@ -34,7 +34,7 @@ async def start(dut, error_rate=0):
     dut.flood.value = dut.cut.value = dut.send__0__valid.value = dut.send__1__valid.value = 0
     dut.error_rate.value = error_rate
     dut.rst.value = 1
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 4)
     dut.rst.value = 0
     await RisingEdge(dut.clk)

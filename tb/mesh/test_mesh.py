@@ -9,13 +9,13 @@ from pathlib import Path
 import cocotb
 import pyuvm
 from amaranth.hdl import Shape
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotb.utils import get_sim_time
 from pyuvm import uvm_component, uvm_env, uvm_subscriber, uvm_test
 
 from golden import noc as golden
 from hw.noc import flit_layout
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, never, randomly
 from tb.mesh import CONFIGS
@@ -73,7 +73,7 @@ class TB:
 
     async def reset(self):
         self.dut.rst.value = 1
-        cocotb.start_soon(Clock(self.dut.clk, 1, "ns").start())
+        start_clock(self.dut.clk)
         await ClockCycles(self.dut.clk, 2)
         self.dut.rst.value = 0
         await RisingEdge(self.dut.clk)
@@ -322,7 +322,7 @@ class test_environment(uvm_test):
         self.raise_objection()
         dut, environment = cocotb.top, self.environment
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         await ClockCycles(dut.clk, 2)
         dut.rst.value = 0
         whole = (CONFIG.columns - 1, CONFIG.rows - 1)

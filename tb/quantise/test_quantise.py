@@ -6,13 +6,13 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from pyuvm import uvm_env, uvm_test
 
 from golden.formats import FORMATS
 from hw.numerics.formats import FormatSet
 from hw.numerics.quantise import Quantise
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, randomly
@@ -30,7 +30,7 @@ async def start(dut) -> None:
     dut.rst.value = 1
     for port in (dut.open, dut.stall, dut.playing):
         port.value = 0
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 2)
     dut.rst.value = 0
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, with_timeout
 from pyuvm import uvm_env, uvm_test
 
@@ -14,6 +13,7 @@ from golden.formats import FORMATS
 from hw.numerics.divide import Divide
 from hw.numerics.formats import ElementFormat, FormatSet
 from hw.numerics.quantise_groups import QuantiseGroups
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, randomly
@@ -32,7 +32,7 @@ PER_VALUE = Divide.cycles + 20
 async def start(dut) -> None:
     dut.rst.value = 1
     dut.tensor_scale.value = TENSOR_SCALE
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 2)
     dut.rst.value = 0
 

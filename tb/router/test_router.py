@@ -7,13 +7,13 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_test
 
 from golden.noc import tree
 from hw.noc import flit_layout
 from hw.noc.flit import Direction
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.stream import decode, encode
 from tb.router import CONFIG
@@ -60,7 +60,7 @@ class Links:
             self.signal("i", port, "valid").value = 0
             self.signal("o", port, "credit").value = 0
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         await ClockCycles(dut.clk, 2)
         dut.rst.value = 0
         cocotb.start_soon(self._run())

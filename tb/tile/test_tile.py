@@ -8,7 +8,6 @@ import cocotb
 import numpy as np
 import pyuvm
 from amaranth.lib import data
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
@@ -17,6 +16,7 @@ from golden.machine import Write
 from hw.tile.drain import Outgoing
 from hw.tile.isa import Counters, Instruction, Memory, RemoteWrite, TileError, WeightRange
 from hw.tile.program import Matmul
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import (
@@ -65,7 +65,7 @@ class TB:
 
     async def reset(self):
         self.dut.rst.value = 1
-        cocotb.start_soon(Clock(self.dut.clk, 1, "ns").start())
+        start_clock(self.dut.clk)
         await ClockCycles(self.dut.clk, 2)
         self.dut.rst.value = 0
 
@@ -259,7 +259,7 @@ class test_random(uvm_test):
         dut, environment = cocotb.top, self.environment
         self.memory = WeightMemory(dut, randomly(0.3, SEED), randomly(0.5, SEED + 1))
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         await ClockCycles(dut.clk, 2)
         dut.rst.value = 0
         choice = random.Random(SEED)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import cocotb
 import numpy as np
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, First, RisingEdge
 
 from golden import model_fast, weights
@@ -18,6 +17,7 @@ from hw.config import ChipConfig
 from hw.tile.drain import Outgoing
 from hw.tile.isa import Counters, Memory, RemoteWrite
 from hw.tile.program import Command, Destination, Halt, Matmul, encode_program
+from tb.common.clock import start_clock
 from tb.common.stream import StreamPort, StreamSource, decode
 from tb.tile.work import START, remote_write
 from tb.tile_memory import CONFIGS, Work, work_named
@@ -140,7 +140,7 @@ async def run(dut, source: StreamSource, granules: int = 0) -> dict[str, int]:
 async def test_shapes(dut):
     dut.rst.value = 1
     dut.discard.value = 0
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 3)
     dut.rst.value = 0
     source = StreamSource(StreamPort(dut, "i", RemoteWrite))

@@ -15,12 +15,12 @@ from typing import Any
 import cocotb
 import numpy as np
 from amaranth.hdl import ShapeLike
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles
 from pyuvm import uvm_env, uvm_test
 
 from hw.vector.fp32_multiply import Operands
 from hw.vector.function import Function, FunctionOperands
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, randomly
@@ -88,7 +88,7 @@ def kind(bits: int) -> str:
 
 async def reset(dut: Any) -> None:
     dut.rst.value = 1
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 2)
     dut.rst.value = 0
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from golden import model_fast, vector
@@ -22,6 +21,7 @@ from hw.vector.engine import result_layout
 from hw.vector.kv import AttentionCommand
 from hw.vector.merge import MemoryMap
 from hw.vector.unit import load_layout
+from tb.common.clock import start_clock
 from tb.common.stream import StreamPort, StreamSink, StreamSource, randomly
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
@@ -130,7 +130,7 @@ class TB:
         dut = self.dut
         dut.pages_enable.value = 0
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         await ClockCycles(dut.clk, 2)
         dut.rst.value = 0
 
