@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.lib import enum, wiring
+from amaranth.hdl import unsigned
+from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Axi4LiteSignature", "Axi4Signature", "Burst", "Response"]
+__all__ = ["Axi4LiteSignature", "Axi4Signature", "Burst", "Response", "burst_layout"]
 
 
 class Response(enum.Enum, shape=2):
@@ -23,6 +24,14 @@ class Burst(enum.Enum, shape=2):
     FIXED = 0
     INCR = 1
     WRAP = 2
+
+
+def burst_layout(address_bits: int, id_bits: int) -> data.StructLayout:
+    """An accepted AW or AR."""
+    return data.StructLayout(
+        {"id": unsigned(id_bits), "addr": unsigned(address_bits), "len": unsigned(8), "size": unsigned(3),
+         "burst": Burst}
+    )  # fmt: skip
 
 
 def _check_width(what: str, width: int, allowed: range | tuple[int, ...]) -> None:

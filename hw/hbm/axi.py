@@ -7,29 +7,21 @@ SLVERR. Sources: ARM IHI 0022H, sections A3.4 (bursts) and A5.3 (ordering).
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Burst, Response
+from hw.axi import Burst, Response, burst_layout
 from hw.fifo import StreamFifo
 
 from .config import HbmConfig
 from .interface import GRANULE_BITS
 from .stream import StreamReader
 
-__all__ = ["AxiReadEngine", "AxiWriteEngine", "burst_layout"]
+__all__ = ["AxiReadEngine", "AxiWriteEngine"]
 
 PAGE_BITS = 12  # no burst crosses a 4 KiB boundary, so only these address bits change within one
 GRANULE_SHIFT = 5
-
-
-def burst_layout(address_bits: int, id_bits: int) -> data.StructLayout:
-    """An accepted AW or AR."""
-    return data.StructLayout(
-        {"id": unsigned(id_bits), "addr": unsigned(address_bits), "len": unsigned(8), "size": unsigned(3),
-         "burst": Burst}
-    )  # fmt: skip
 
 
 def _total(burst: data.View) -> Value:
