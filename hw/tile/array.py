@@ -1,6 +1,6 @@
 """The array: rows of block-dot units under one issue engine, with its weights and its results."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,13 +12,39 @@ from hw.numerics.pipeline import Pipeline
 from hw.tile.config import TileConfig
 from hw.tile.drain import DrainEngine, Outgoing
 from hw.tile.isa import Block, Counters
-from hw.tile.issue import BANKS, IssueEngine, IssueStalls, Job
+from hw.tile.issue import BANKS, IssueEngine, IssueStalls, Job, accumulator_address_width, group_layout
 from hw.tile.row import ArrayRow
 
-__all__ = ["OPERAND_LATENCY", "Array"]
+__all__ = ["OPERAND_LATENCY", "Array", "LocalSignature"]
 
 OPERAND_LATENCY = 3
 """Cycles from an issue to its decoded operands: the issue register, the activation memory, the decoder."""
+
+
+class LocalSignature(wiring.Signature):
+    """What a neighbour of the array uses: all rows' sums at once, and a block into every row's memory at once.
+
+    Interface attributes
+    --------------------
+    groups: finished groups of `local` jobs; taken when all of it was read.
+    read: accumulator address; values: the sums there of every row, one cycle later.
+    released: bit b: bank b has been read (one cycle).
+    write_enable, write_address, write_data: a block for each row; goes before the array's other write port, which
+        must not be used in this cycle.
+    """
+
+    def __init__(self, config: TileConfig):
+        super().__init__(
+            {
+                "groups": Out(stream.Signature(group_layout())),
+                "read": In(accumulator_address_width(config)),
+                "values": Out(data.ArrayLayout(data.ArrayLayout(32, config.columns), config.rows)),
+                "released": In(BANKS),
+                "write_enable": In(1),
+                "write_address": In(range(config.activation_depth)),
+                "write_data": In(data.ArrayLayout(Block, config.rows)),
+            }
+        )
 
 
 class Array(wiring.Component):
@@ -35,6 +61,7 @@ class Array(wiring.Component):
     write_enable, write_row, write_address, write_data: an activation block into a row's memory.
     counters: the tile's counters, of which each finished group keeps a snapshot for its record.
     o: results and records.
+    local: see `LocalSignature`.
     stalls, block_dots, issuing: for the counters.
     busy: a job is under way or results wait to be sent.
     unsupported: a block's format is not in the build (its results are NaN).
@@ -54,6 +81,7 @@ class Array(wiring.Component):
                 "write_data": In(Block),
                 "counters": In(Counters),
                 "o": Out(stream.Signature(Outgoing)),
+                "local": Out(LocalSignature(config)),
                 "stalls": Out(IssueStalls),
                 "block_dots": Out(range(config.rows * config.columns + 1)),
                 "issuing": Out(1),
@@ -71,19 +99,29 @@ class Array(wiring.Component):
         m.submodules.drain = drain = DrainEngine(config)
         wiring.connect(m, wiring.flipped(self.jobs), engine.jobs)
         wiring.connect(m, wiring.flipped(self.o), drain.o)
-        wiring.connect(m, engine.groups, drain.groups)
         m.d.comb += [
             engine.weights.valid.eq(self.sets.valid),
             self.sets.ready.eq(engine.weights.ready),
-            engine.released.eq(drain.released),
+            engine.released.eq(drain.released | self.local.released),
             self.stalls.eq(engine.stalls),
             self.block_dots.eq(engine.block_dots),
             self.issuing.eq(engine.weights.valid & ~engine.stalls.as_value().any()),
             self.busy.eq(engine.busy | drain.busy),
         ]
+        self._finished(m, engine, drain)
         self._snapshots(m, engine, drain)
         self._connect_rows(m, engine, drain, dot_latency, accumulate_latency)
         return m
+
+    def _finished(self, m: Module, engine: IssueEngine, drain: DrainEngine) -> None:
+        """Finished groups to the drain engine or to the local port."""
+        groups = engine.groups
+        for side, target in enumerate((drain.groups, self.local.groups)):
+            m.d.comb += [
+                target.payload.eq(groups.payload),
+                target.valid.eq(groups.valid & (groups.payload.job.local == side)),
+            ]
+        m.d.comb += groups.ready.eq(Mux(groups.payload.job.local, self.local.groups.ready, drain.groups.ready))
 
     def _snapshots(self, m: Module, engine: IssueEngine, drain: DrainEngine) -> None:
         for bank in range(BANKS):
@@ -126,14 +164,15 @@ class Array(wiring.Component):
         ]
         for index, row in enumerate(rows):
             m.d.comb += [
-                row.write_enable.eq(self.write_enable & (self.write_row == index)),
-                row.write_address.eq(self.write_address),
-                row.write_data.eq(self.write_data),
+                row.write_enable.eq(self.local.write_enable | (self.write_enable & (self.write_row == index))),
+                row.write_address.eq(Mux(self.local.write_enable, self.local.write_address, self.write_address)),
+                row.write_data.eq(Mux(self.local.write_enable, self.local.write_data[index], self.write_data)),
                 row.address.eq(issue.activation),
                 row.format.eq(issue.activation_format),
                 row.weights.eq(weights),
                 row.accumulate.eq(control),
-                row.drain.eq(drain.read),
+                row.drain.eq(Mux(engine.groups.payload.job.local, self.local.read, drain.read)),
+                self.local.values[index].eq(row.values),
             ]
             unsupported.append(row.unsupported)
         with m.Switch(drain.row):

@@ -19,7 +19,10 @@ BANKS = 2
 
 
 class Job(data.Struct):
-    """One matrix product, as the issue engine and the drain engine need it; fields as in `hw.tile.isa.Instruction`."""
+    """One matrix product, as the issue engine and the drain engine need it; fields as in `hw.tile.isa.Instruction`.
+
+    The results of a `local` job stay in the tile: they go to the array's `local` port instead of the drain engine.
+    """
 
     activation_format: ElementFormat
     weight_format: ElementFormat
@@ -34,6 +37,7 @@ class Job(data.Struct):
     result_stride: 16
     record: 1
     record_address: 24
+    local: 1
 
 
 def accumulator_address_width(config: TileConfig) -> int:
