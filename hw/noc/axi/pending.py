@@ -1,0 +1,114 @@
+"""What a target owes: its transactions under way, whose they are, and since when they wait."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi import Response
+from hw.noc.axi.config import BEATS, AxiNetworkConfig, answer_layout, endpoint_layout
+from hw.noc.axi.order import IdOrder
+from hw.noc.axi.reads import read_beat_layout
+
+__all__ = ["Pending", "reply_layout"]
+
+
+def reply_layout(config: AxiNetworkConfig) -> data.StructLayout:
+    """An answer and the endpoint that it goes to."""
+    return data.StructLayout({"goal": endpoint_layout(config.mesh), "answer": answer_layout(config)})
+
+
+class Pending(wiring.Component):
+    """Finds the transaction of each beat that a target answers with, and gives up those that wait too long.
+
+    A transaction without an answer for `timeout` cycles since it started, or since its last beat, is answered with
+    SLVERR. What the target still sends for it is taken and dropped; until it has, the target is `hung`. An answer
+    with an ID that nobody waits for is dropped.
+
+    Interface attributes
+    --------------------
+    open : In(1), start : In; free : Out(1)
+        A transaction starts, only while `free`: `id` (the target's), `slot`, `beats` (of its answer, less one).
+    beat : In(stream(read_beat_layout))
+        From the target; an answer to a write is one beat with `last`.
+    reply : Out(reply_layout), offer : Out(1), take : In(1)
+        It may change until it is taken.
+    hung : Out(1)
+    """
+
+    def __init__(self, config: AxiNetworkConfig):
+        self.config = config
+        self._place = endpoint_layout(config.mesh)
+        width = config.target_id_width
+        start = data.StructLayout({"id": width, "slot": config.slot_width, "beats": range(BEATS)})
+        super().__init__(
+            {
+                "open": In(1),
+                "start": In(start),
+                "free": Out(1),
+                "beat": In(stream.Signature(read_beat_layout(config.data_width, width))),
+                "reply": Out(reply_layout(config)),
+                "offer": Out(1),
+                "take": In(1),
+                "hung": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, size = self.config, self.config.pending
+        m.submodules.order = order = IdOrder(size, config.target_id_width)
+        slots = Array(Signal(config.slot_width, name=f"slot_{index}") for index in range(size))
+        left = Array(Signal(range(BEATS), name=f"left_{index}") for index in range(size))
+        given_up, overdue, matches = Signal(size), Signal(size), Signal(size)
+        beat, answer = self.beat.payload, self.reply.answer
+        late, done = Signal(), Signal()  # the beat is of a transaction that was given up; it ends its transaction
+        found, chosen = Signal(range(size)), Signal(range(size))
+        m.d.comb += [
+            self.free.eq(order.free),
+            order.open.eq(self.open),
+            order.id.eq(self.start.id),
+            matches.eq(order.oldest & Cat(identity == beat.id for identity in order.ids)),
+            late.eq((matches & given_up).any()),
+            done.eq(beat.last | (left[found] == 0)),
+            self.hung.eq((order.active & given_up).any()),
+        ]
+        for index in reversed(range(size)):
+            with m.If(matches[index]):
+                m.d.comb += found.eq(index)
+        m.d.comb += chosen.eq(found)
+        for index in reversed(range(size)):
+            with m.If(overdue[index]):
+                m.d.comb += chosen.eq(index)
+        expected, gives_up = Signal(), Signal()
+        m.d.comb += [
+            gives_up.eq(overdue.any()),
+            expected.eq(matches.any() & ~late),
+            self.offer.eq(gives_up | (self.beat.valid & expected)),
+            self.beat.ready.eq(Mux(expected, self.take & ~gives_up, 1)),
+            self.reply.goal.eq(Array(order.ids)[chosen][self.config.id_width :]),
+            answer.slot.eq(slots[chosen]),
+            answer.resp.eq(Mux(gives_up, Response.SLVERR, beat.resp)),
+            answer.beat.eq(~gives_up),
+            answer.done.eq(gives_up | done),
+            answer.data.eq(beat.data),
+        ]
+        moved = self.beat.valid & self.beat.ready
+        for index in range(size):
+            timer = Signal(range(config.timeout + 1), name=f"timer_{index}")
+            m.d.comb += [
+                overdue[index].eq(order.active[index] & ~given_up[index] & (timer == config.timeout)),
+                order.close[index].eq(moved & matches[index] & done),
+            ]
+            with m.If(self.open & (order.slot == index)):
+                m.d.sync += [slots[index].eq(self.start.slot), left[index].eq(self.start.beats)]
+                m.d.sync += [timer.eq(0), given_up[index].eq(0)]
+            with m.Else():
+                with m.If(moved & matches[index]):
+                    m.d.sync += [timer.eq(0), left[index].eq(left[index] - 1)]
+                with m.Elif(timer != config.timeout):
+                    m.d.sync += timer.eq(timer + 1)
+                with m.If(self.take & gives_up & (chosen == index)):
+                    m.d.sync += given_up[index].eq(1)
+        return m

@@ -1,0 +1,181 @@
+"""Errors and silence: each reaches the transaction that it belongs to, in time, and nobody else."""
+
+import os
+import random
+
+import cocotb
+from cocotb.triggers import ClockCycles, with_timeout
+
+from tb.noc_axi.agents import DECERR, FIXED, INCR, OKAY, SLVERR, WRAP, Manager, ScriptedTarget, Transfer
+from tb.noc_axi.bench import CONFIG, REGION
+from tb.noc_axi.test_bursts import reset
+
+SEED = int(os.environ.get("SERRANO_SEED", "1"))
+LIMIT = CONFIG.timeout + 100  # cycles from the start of a transfer to the end of its error
+
+
+async def start(dut):
+    targets = [ScriptedTarget(dut, f"target__{x}") for x in range(2)]
+    managers = [Manager(dut, f"manager__{x}") for x in range(2)]
+    await reset(dut)
+    return targets, managers
+
+
+async def finish(transfers, limit=2000):
+    for transfer in transfers:
+        await with_timeout(transfer.done.wait(), limit, "ns")
+
+
+def write(identity, address, beats, **options):
+    return Transfer(True, identity, address, beats, **options).fill(random.Random(address))
+
+
+@cocotb.test()
+async def test_errors_reach_their_transfer(dut):
+    """Some addresses of the targets answer with errors: exactly the beats and bursts that touch them fail."""
+    targets, managers = await start(dut)
+    bad = {0x140: SLVERR, 0x148: DECERR}
+    for target in targets:
+        target.resp = lambda address: bad.get(address & 0xFFF, OKAY)
+    transfers = []
+    for n in range(40):
+        address = REGION * (n & 1) + 0x1000 * (n % 8) + 0x100 + 8 * (n % 7)
+        make = write if n % 3 == 0 else lambda *a: Transfer(False, *a)
+        transfers.append((managers[n // 2 & 1], make(n % 8, address, 1 + n % 20)))
+    for manager, transfer in transfers:
+        manager.start(transfer)
+    await finish(transfer for _, transfer in transfers)
+    failed = 0
+    for _, t in transfers:
+        expected = [bad.get(address & 0xFFF, OKAY) for address in t.addresses()]
+        assert t.responses == ([max(expected)] if t.write else expected), t
+        failed += max(expected) != OKAY
+    assert 5 < failed < len(transfers) - 5
+
+
+@cocotb.test()
+async def test_unmapped_and_illegal(dut):
+    """DECERR outside the map, SLVERR for what no target could do; the targets see nothing of it."""
+    targets, managers = await start(dut)
+    cases = [
+        (DECERR, {"address": 2 * REGION, "beats": 3}),
+        (DECERR, {"address": 2 * REGION + 8, "beats": 100}),
+        (DECERR, {"address": (1 << CONFIG.address_width) - 64, "beats": 16, "burst": WRAP}),
+        (SLVERR, {"address": 0x100, "beats": 17, "burst": FIXED}),
+        (SLVERR, {"address": 0x100, "beats": 32, "burst": WRAP}),
+        (SLVERR, {"address": 0x100, "beats": 4, "burst": 3}),
+        (SLVERR, {"address": 0x100, "beats": 4, "size": 3}),
+    ]
+    for n, (expected, fields) in enumerate(cases):
+        good = [write(7, 0x3000 + 0x100 * n, 2), Transfer(False, 6, REGION, 2)]
+        wrong = [Transfer(False, n, **fields), Transfer(True, n, **fields)]
+        wrong[1].words, wrong[1].strobes = [1] * fields["beats"], [15] * fields["beats"]
+        for transfer in (wrong[0], good[0], wrong[1], good[1]):
+            managers[0].start(transfer)
+        await finish(wrong + good)
+        assert wrong[0].responses == [expected] * fields["beats"] and wrong[1].responses == [expected]
+        assert all(set(transfer.responses) == {OKAY} for transfer in good)
+    assert targets[0].seen == len(cases) and not targets[1].seen
+
+
+WAYS = {
+    "takes_no_ar": (False, {"take_ar": False}),
+    "answers_no_read": (False, {"answer_r": False}),
+    "stops_in_a_read": (False, {}),
+    "takes_no_aw": (True, {"take_aw": False}),
+    "takes_no_w": (True, {"take_w": False}),
+    "takes_nothing": (True, {"take_aw": False, "take_w": False}),
+    "answers_no_write": (True, {"answer_b": False}),
+}
+
+
+@cocotb.test()
+@cocotb.parametrize(way=list(WAYS))
+async def test_silent_target(dut, way):
+    """A target stops: SLVERR in time on every ID that waits, the other target works, and it may come back."""
+    targets, managers = await start(dut)
+    is_write, settings = WAYS[way]
+    silent = targets[0]
+    for name, value in settings.items():
+        setattr(silent, name, value)
+    if way == "stops_in_a_read":
+        stop_after(silent, 5)
+    # More than the bridge can hold, so that some wait in the network until the first have been given up.
+    make = write if is_write else lambda *a: Transfer(False, *a)
+    waiting = [managers[n & 1].start(make(n % 8, 0x1000 + 0x100 * n, 12)) for n in range(14)]
+    await ClockCycles(dut.clk, 20)
+    other = [managers[n & 1].start(make(n % 8, REGION + 0x1000 + 0x100 * n, 4)) for n in (6, 7)]
+    await finish(waiting, 3 * LIMIT)
+    await finish(other)
+    for t in waiting:
+        assert t.responses[-1] == SLVERR, t
+        assert is_write or t.responses.count(OKAY) + t.responses.count(SLVERR) == t.beats
+    if way == "stops_in_a_read":
+        assert waiting[0].responses == [OKAY] * 5 + [SLVERR] * 7
+    assert all(set(t.responses) == {OKAY} for t in other)
+    assert int(dut.hung.value) == (2 if is_write else 1)
+    # Refused at once while it hangs; the other direction is not touched.
+    again = [make(1, 0x2000, 20), (lambda *a: Transfer(False, *a))(2, 0x3000, 3) if is_write else write(2, 0x3000, 3)]
+    for transfer in again:
+        managers[0].start(transfer)
+    await finish(again, 120)
+    assert set(again[0].responses) == {SLVERR} and set(again[1].responses) == {OKAY}
+    # It comes back: what it owed is dropped, and it serves again.
+    silent.take_ar = silent.take_aw = silent.take_w = silent.answer_r = silent.answer_b = True
+    silent.choose = lambda candidates: 0 if candidates else None
+    await ClockCycles(dut.clk, 400)
+    assert int(dut.hung.value) == 0
+    ended = [len(manager.order) for manager in managers]
+    await finish([managers[0].start(write(1, 0x5000, 20)), managers[1].start(Transfer(False, 1, 0x6000, 20))])
+    assert [len(manager.order) for manager in managers] == [count + 1 for count in ended]
+    assert all(set(manager.order[-1].responses) == {OKAY} for manager in managers)
+
+
+def stop_after(target, beats):
+    """The target answers `beats` beats of reads and then no more."""
+    left = iter(range(beats))
+    target.choose = lambda candidates: 0 if candidates and next(left, None) is not None else None
+
+
+@cocotb.test()
+@cocotb.parametrize(is_write=[False, True])
+async def test_one_id_is_silent(dut, is_write):
+    """The target answers all IDs but one: only that one fails, in time, and its late answer reaches nobody."""
+    targets, managers = await start(dut)
+    forgotten = managers[0].start(write(5, 0x700, 3) if is_write else Transfer(False, 5, 0x700, 3))
+
+    def choose(candidates):
+        return next((n for n, entry in enumerate(candidates) if entry[0] & 7 != 5), None)
+
+    targets[0].choose = choose
+    others = [managers[0].start(write(n, 0x100 * n, 3)) for n in (0, 1, 2)]
+    others += [managers[1].start(Transfer(False, n, 0x100 * n, 3)) for n in (0, 1, 2)]
+    await finish(others, 300)
+    assert all(set(t.responses) == {OKAY} for t in others) and not forgotten.done.is_set()
+    await finish([forgotten], LIMIT)
+    assert set(forgotten.responses) == {SLVERR}
+    targets[0].choose = lambda candidates: 0 if candidates else None
+    await ClockCycles(dut.clk, 50)
+    final = managers[0].start(write(5, 0x710, 3) if is_write else Transfer(False, 5, 0x710, 3))
+    await finish([final], 300)
+    assert set(final.responses) == {OKAY} and int(dut.hung.value) == 0
+
+
+@cocotb.test()
+async def test_manager_that_takes_nothing(dut):
+    """One manager takes no answer for a long time: the other works on, through the same targets and links."""
+    targets, managers = await start(dut)
+    for channel in (managers[0].r, managers[0].b):
+        channel.set_pause_generator(iter(lambda: True, None))
+    stuck = [managers[0].start(Transfer(False, n, REGION * (n & 1) + 0x100 * n, 40)) for n in range(8)]
+    stuck += [managers[0].start(write(n, REGION * (n & 1) + 0x4000 + 0x100 * n, 16)) for n in range(8)]
+    await ClockCycles(dut.clk, 100)
+    free = [managers[1].start(Transfer(False, n, REGION * (n & 1) + 0x100 * n, 20)) for n in range(8)]
+    free += [managers[1].start(write(n, REGION * (n & 1) + 0x8000 + 0x100 * n, 16)) for n in range(8)]
+    await finish(free, 1500)
+    assert not any(t.done.is_set() for t in stuck)
+    for channel in (managers[0].r, managers[0].b):
+        channel.set_pause_generator(None)
+        channel.pause = False
+    await finish(stuck)
+    assert all(set(t.responses) == {OKAY} for t in stuck + free)
