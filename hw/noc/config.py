@@ -37,9 +37,12 @@ class MeshConfig:
     urgent : tuple of int
         Classes that go before the others in every arbiter.
     urgent_limit : int
-        Flits of urgent classes that may pass a waiting flit of the other classes before it goes.
+        Flits of urgent classes that may pass a waiting flit of the other classes before it goes: the others keep one
+        cycle of a link in `urgent_limit` + 1, and delay the urgent by no more than that share.
     lists : bool
         Adds a bit mask of nodes to the header, for multicast to any set of nodes.
+    counters : bool
+        Adds counters to every router's outputs (`hw.noc.counters`).
     """
 
     columns: int
@@ -50,8 +53,9 @@ class MeshConfig:
     depth: int = 4
     local_ports: tuple = ()
     urgent: tuple[int, ...] = ()
-    urgent_limit: int = 8
+    urgent_limit: int = 64
     lists: bool = False
+    counters: bool = False
 
     def __post_init__(self) -> None:
         _check("columns", self.columns, "an integer from 1 to 64", self.columns in range(1, 65))
@@ -68,6 +72,11 @@ class MeshConfig:
         for (x, y), count in self.local_ports:
             _check("local_ports node", (x, y), "inside the mesh", x in range(self.columns) and y in range(self.rows))
             _check("local_ports count", count, "an integer from 1 to 4", count in range(1, 5))
+
+    @property
+    def router_ports(self) -> int:
+        """Ports of the router with the most local ones."""
+        return 4 + max((count for _, count in self.local_ports), default=1)
 
     @property
     def nodes(self) -> int:
@@ -110,5 +119,5 @@ class MeshConfig:
         return (
             f"{self.columns}x{self.rows}_p{Shape.cast(self.payload).width}_n{self.port_width}_c{self.classes}"
             f"v{self.channels}d{self.depth}" + (f"_u{urgent}l{self.urgent_limit}" if urgent else "")
-            + ("_lists" if self.lists else "")
+            + ("_lists" if self.lists else "") + ("_k" if self.counters else "")
         )  # fmt: skip

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.emit import once
 from hw.noc.config import MeshConfig
+from hw.noc.counters import counters_layout
 from hw.noc.flit import Direction, flit_layout
 from hw.noc.interface import NetworkInterface
 from hw.noc.router import Router
@@ -41,19 +42,22 @@ class Mesh(wiring.Component):
         Endpoints are numbered by `config.endpoint(x, y, port)`; classes are `TrafficClass`.
     refused : Out(classes), one for each endpoint
         A flit with an impossible destination was taken and dropped in this cycle.
+    counters : Out(counters_layout()), [node][port], where the configuration has counters
+        What left each router by each port (`Direction`; local ports from `LOCAL` on): flits, and stalled cycles.
     """
 
     def __init__(self, config: MeshConfig):
         self.config = config
         endpoints = len(config.endpoints())
         flits = stream.Signature(flit_layout(config))
-        super().__init__(
-            {
-                "send": In(flits).array(endpoints, config.classes),
-                "receive": Out(flits).array(endpoints, config.classes),
-                "refused": Out(config.classes).array(endpoints),
-            }
-        )
+        ports = {
+            "send": In(flits).array(endpoints, config.classes),
+            "receive": Out(flits).array(endpoints, config.classes),
+            "refused": Out(config.classes).array(endpoints),
+        }
+        if config.counters:
+            ports["counters"] = Out(counters_layout()).array(config.nodes, config.router_ports)
+        super().__init__(ports)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -82,6 +86,9 @@ class Mesh(wiring.Component):
         router = once(Router(config, locals_here), f"noc_router_{config.key()}_l{locals_here}")
         m.submodules[f"router_{x}_{y}"] = router
         m.d.comb += [router.x.eq(x), router.y.eq(y)]
+        if config.counters:
+            for port, counted in enumerate(router.counters):
+                m.d.comb += self.counters[config.endpoint(x, y)][port].eq(counted)
         return router
 
     def _extra(self) -> str:

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.emit import once
 from hw.noc.arbiter import Arbiter
 from hw.noc.config import MeshConfig
+from hw.noc.counters import OutputCounters, counters_layout
 from hw.noc.flit import Direction, LinkSignature, flit_layout
 from hw.noc.route import FLOWS, Route, legal
 
@@ -219,6 +220,8 @@ class OutputPort(wiring.Component):
     flow : In(range(FLOWS)), flit : In(flit bits); one for each requester
     grant : Out(requesters)
         One-hot. The flit is on `link` in the next cycle.
+    blocked : Out(1)
+        There are requests and no grant: no lane that they may use has a place.
     link : Out(LinkSignature)
     """
 
@@ -233,6 +236,7 @@ class OutputPort(wiring.Component):
                 "flow": In(range(FLOWS)).array(size),
                 "flit": In(_flit_width(config)).array(size),
                 "grant": Out(size),
+                "blocked": Out(1),
                 "link": Out(LinkSignature(config)),
             }
         )
@@ -251,6 +255,7 @@ class OutputPort(wiring.Component):
             flit = flit | Mux(self.grant[index], self.flit[index], 0)
             channel = channel | Mux(self.grant[index], first + chosen, 0)
         self._arbitrate(m, ready)
+        m.d.comb += self.blocked.eq(self.request.any() & ~self.grant.any())
         m.d.sync += [self.link.valid.eq(self.grant.any()), self.link.flit.eq(flit), self.link.channel.eq(channel)]
         used = Signal(range(config.virtual_channels))
         m.d.comb += used.eq(channel)
@@ -317,20 +322,21 @@ class Router(wiring.Component):
         Position; constant while the router is in use.
     i, o : In, Out (LinkSignature), one for each port
         Indices as `Direction`. A side without neighbour: inputs zero, outputs left open.
+    counters : Out(counters_layout()), one for each port, where the configuration has counters
+        What left by the port.
     """
 
     def __init__(self, config: MeshConfig, local_ports: int = 1):
         if local_ports not in range(1, 5):
             raise ValueError(f"local_ports must be an integer from 1 to 4, not {local_ports!r}")
         self.config, self.ports = config, Direction.LOCAL + local_ports
-        super().__init__(
-            {
-                "x": In(config.x_width),
-                "y": In(config.y_width),
-                "i": In(LinkSignature(config)).array(self.ports),
-                "o": Out(LinkSignature(config)).array(self.ports),
-            }
-        )
+        ports = {
+            "x": In(config.x_width),
+            "y": In(config.y_width),
+            "i": In(LinkSignature(config)).array(self.ports),
+            "o": Out(LinkSignature(config)).array(self.ports),
+        }
+        super().__init__(ports | ({"counters": Out(counters_layout()).array(self.ports)} if config.counters else {}))
 
     def requesters(self, output: int) -> list[tuple[int, int]]:
         """(input port, virtual channel) of each requester of an output, in the order of its bits."""
@@ -356,6 +362,10 @@ class Router(wiring.Component):
             port = OutputPort(config, classes)
             m.submodules[f"output_{output}"] = port
             wiring.connect(m, port.link, wiring.flipped(self.o[output]))
+            if config.counters:
+                m.submodules[f"counters_{output}"] = counted = OutputCounters()
+                m.d.comb += [counted.sent.eq(port.grant.any()), counted.blocked.eq(port.blocked)]
+                m.d.comb += self.counters[output].eq(counted.counters)
             for index, (arrival, channel) in enumerate(requesters):
                 head = inputs[arrival].head[channel]
                 m.d.comb += [

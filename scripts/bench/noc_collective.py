@@ -1,4 +1,4 @@
-"""Multicast, all-gather and link figures of `scripts.bench.noc`."""
+"""Multicast, all-gather (alone and beside bulk) and link figures of `scripts.bench.noc`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hw.noc.link import frame_beats
 from scripts.figures import Figure
 from scripts.simulator import run
 from tb.link import SHAPES, link_bench
-from tb.mesh.load import spread
+from tb.mesh.load import build, gather_beside, spread
 
 FLITS = 224  # of a multicast run: 7,168 elements
+BULK = ("uniform", "bitcomp", "hotcorners")  # patterns of the bulk transfer
 ELEMENTS = 32  # of a flit: one MX block with its scale, as the chip's remote writes
 
 
@@ -50,6 +51,34 @@ def gather_figures(program: Path) -> list[Figure]:
     return figures
 
 
+def qos_figures(urgent: Path, plain: Path) -> list[Figure]:
+    """All-gather on an urgent class beside a saturating bulk transfer on another, against the same alone."""
+    figures = []
+    for side in (4, 8):
+        for elements in (576, 7168):
+            flits = elements // ELEMENTS
+            alone = gather_beside(urgent, side, flits)
+            runs = {
+                (pattern, seed): gather_beside(urgent, side, flits, pattern, 1.0, seed=seed, warm=2000 + 37 * seed)
+                for pattern in BULK
+                for seed in (1, 2, 3)
+            }
+            worst = max(runs, key=lambda run: runs[run])
+            ordinary = gather_beside(plain, side, flits, worst[0], 1.0, seed=worst[1], warm=2000 + 37 * worst[1])
+            figures.append(
+                Figure(
+                    f"noc.{side}x{side}.allgather_{elements}_qos_ratio",
+                    round(runs[worst] / alone, 4),
+                    "",
+                    "<= 1.05",
+                    reference=f"alone {alone} cycles; beside bulk without urgency {ordinary / alone:.2f} times that",
+                    how=f"{runs[worst]} cycles beside packets of 16 flits at an offered load of 1.0; worst of "
+                    f"{', '.join(BULK)} and 3 seeds ({worst[0]}); 2 classes, urgent_limit 64",
+                )
+            )
+    return figures
+
+
 def link_figures(long: bool) -> list[Figure]:
     """Goodput of the link at three bit error rates against go-back-N's closed form; payloads checked in hardware."""
     width, lanes, window, latency = SHAPES["link_64"]
@@ -80,4 +109,5 @@ def link_figures(long: bool) -> list[Figure]:
 
 
 def collective_figures(program: Path, long: bool) -> list[Figure]:
-    return [multicast_figure(program), *gather_figures(program), *link_figures(long)]
+    qos = qos_figures(build(1, 4, classes=2, urgent=(1,)), build(1, 4, classes=2))
+    return [multicast_figure(program), *gather_figures(program), *qos, *link_figures(long)]

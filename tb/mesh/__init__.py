@@ -7,8 +7,10 @@ from scripts.simulator import Model, Testbench
 
 REMOTE_WRITE = data.StructLayout({"address": 16, "data": 24})
 CONFIGS = {
-    "mesh_2x2": MeshConfig(2, 2, payload=REMOTE_WRITE, local_ports={(0, 0): 2}),
-    "mesh_3x2": MeshConfig(3, 2, payload=32, classes=2, channels=2, urgent=(1,), lists=True, local_ports={(1, 1): 3}),
+    "mesh_2x2": MeshConfig(2, 2, payload=REMOTE_WRITE, local_ports={(0, 0): 2}, counters=True),
+    "mesh_3x2": MeshConfig(
+        3, 2, payload=32, classes=2, channels=2, urgent=(1,), lists=True, local_ports={(1, 1): 3}, counters=True
+    ),
     "mesh_4x2": MeshConfig(4, 2, payload=32, classes=1, channels=4, depth=5),
 }
 

@@ -10,7 +10,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from amaranth.hdl import ClockSignal, Instance, Module, Mux, ResetSignal, Signal
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,21 +21,26 @@ from hw.noc.interface import NetworkInterface
 from hw.noc.router import Router
 from scripts.simulator import BUILD, ROOT, WARNINGS, make_command, run_tool, tool_environment, wheel
 
-__all__ = ["PATTERNS", "LoadNode", "build", "measure", "spread"]
+__all__ = ["PATTERNS", "LoadNode", "build", "gather_beside", "measure", "spread"]
 
 PATTERNS = ("uniform", "transpose", "bitcomp", "neighbour", "hotcorners")  # numbers as in rtl/noc_traffic.sv
 _SETTINGS = {"columns": 8, "rows": 8, "x": 8, "y": 8, "rate": 17, "length": 8, "pattern": 3, "seed": 32, "measure": 1}
 _COUNTERS = {"flits": 32, "born": 32, "packets": 32, "latency": 48, "finished": 32, "errors": 32}
+_GATHER = 5  # pattern: `length` flits, each to all nodes, once
 
 
 class LoadNode(wiring.Component):
-    """A router with its interface, and `noc_traffic` at the interface; the four sides are ports."""
+    """A router with its interface, and `noc_traffic` at the interface; the four sides are ports.
+
+    With two classes there is a second generator, on class 1: `share` flits of an all-gather, from the end of `hold` on.
+    """
 
     def __init__(self, config: MeshConfig):
         self.config = config
         sides = {"i": In(LinkSignature(config)).array(4), "o": Out(LinkSignature(config)).array(4)}
-        settings = {name: In(width) for name, width in _SETTINGS.items()}
-        super().__init__(sides | settings | {name: Out(width) for name, width in _COUNTERS.items()})
+        settings = {name: In(width) for name, width in (_SETTINGS | {"share": 8, "hold": 1}).items()}
+        counters = _COUNTERS | {f"gather_{name}": _COUNTERS[name] for name in ("flits", "finished", "errors")}
+        super().__init__(sides | settings | {name: Out(width) for name, width in counters.items()})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -48,33 +53,45 @@ class LoadNode(wiring.Component):
             wiring.connect(m, router.o[side], wiring.flipped(self.o[side]))
         wiring.connect(m, interface.to_router, router.i[Direction.LOCAL])
         wiring.connect(m, router.o[Direction.LOCAL], interface.from_router)
-        send, receive = interface.send[0], interface.receive[0]
-        x, y = Signal(8, name="x_goal"), Signal(8, name="y_goal")
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        self._traffic(m, interface, 0, ResetSignal(), settings, {name: getattr(self, name) for name in _COUNTERS})
+        if self.config.classes > 1:
+            settings |= {"pattern": Const(_GATHER, 3), "length": self.share, "measure": Const(1)}
+            counters = {name: getattr(self, f"gather_{name}") for name in ("flits", "finished", "errors")}
+            self._traffic(m, interface, 1, ResetSignal() | self.hold, settings, counters)
+        return m
+
+    def _traffic(
+        self, m: Module, interface: NetworkInterface, traffic: int, reset: Value, settings: dict, counters: dict
+    ) -> None:
+        send, receive = interface.send[traffic], interface.receive[traffic]
+        x, y = Signal(8, name=f"x_goal_{traffic}"), Signal(8, name=f"y_goal_{traffic}")
         goal = send.payload.header.destination
-        everywhere = Signal()
+        everywhere, offers = Signal(name=f"everywhere_{traffic}"), Signal(name=f"offers_{traffic}")
         m.d.comb += [
             goal.x_first.eq(Mux(everywhere, 0, x)),
             goal.x_last.eq(x),
             goal.y_first.eq(Mux(everywhere, 0, y)),
             goal.y_last.eq(y),
+            send.valid.eq(offers & ~reset),
             receive.ready.eq(1),
         ]
-        m.submodules.traffic = Instance(
-            "noc_traffic", i_clk=ClockSignal(), i_rst=ResetSignal(),
-            o_send_valid=send.valid, i_send_ready=send.ready, o_send_x=x, o_send_y=y,
+        m.submodules[f"traffic_{traffic}"] = Instance(
+            "noc_traffic", i_clk=ClockSignal(), i_rst=reset,
+            o_send_valid=offers, i_send_ready=send.ready, o_send_x=x, o_send_y=y,
             o_send_all=everywhere, o_send_last=send.payload.header.last, o_send_data=send.payload.payload,
             i_receive_valid=receive.valid, i_receive_last=receive.payload.header.last,
             i_receive_data=receive.payload.payload,
-            **{f"i_{name}": getattr(self, name) for name in _SETTINGS},
-            **{f"o_{name}": getattr(self, name) for name in _COUNTERS},
+            **{f"i_{name}": value for name, value in settings.items()},
+            **{f"o_{name}": value for name, value in counters.items()},
         )  # fmt: skip
-        return m
 
 
-def build(channels: int, depth: int, classes: int = 1) -> Path:
+def build(channels: int, depth: int, classes: int = 1, urgent: tuple[int, ...] = ()) -> Path:
     """Build the model of a node for meshes up to 8 x 8; the same sources are not built twice. Returns the program."""
-    config = MeshConfig(8, 8, payload=31, classes=classes, channels=channels, depth=depth)
-    directory = BUILD / "models" / f"noc_load_{channels}_{depth}"
+    config = MeshConfig(8, 8, payload=31, classes=classes, channels=channels, depth=depth, urgent=urgent)
+    kind = (f"_c{classes}" if classes > 1 else "") + ("_urgent" if urgent else "")
+    directory = BUILD / "models" / f"noc_load_{channels}_{depth}{kind}"
     directory.mkdir(parents=True, exist_ok=True)
     verilog = emit(LoadNode(config), "noc_load", directory)
     sources = [*verilog, ROOT / "rtl" / "noc_traffic.sv", ROOT / "tb" / "mesh" / "load_main.cpp"]
@@ -124,6 +141,20 @@ def spread(program: Path, side: int, flits: int, everyone: bool) -> int:
     if counts["errors"] or counts["flits"] != flits * side * side:
         raise RuntimeError(f"{flits} flits to all of {side}x{side}: {counts}")
     return counts["finished"] + 1
+
+
+def gather_beside(program: Path, side: int, flits: int, pattern: str = "uniform", load: float = 0.0, length: int = 16,
+                  seed: int = 1, warm: int = 2000) -> int:  # fmt: skip
+    """Cycles of an all-gather on class 1 that starts after `warm` cycles of traffic on class 0 (`load` 0: of none).
+
+    Raises RuntimeError when a flit of either class was lost, doubled, out of order or at the wrong node.
+    """
+    rate = round(65536 * load / length)
+    arguments = [side, PATTERNS.index(pattern), rate, length, seed, warm, 40 * flits + 2000, 0, flits]
+    counts = _run(program, arguments)
+    if counts["errors"] or counts["gather_errors"] or counts["gather_flits"] != flits * side * side:
+        raise RuntimeError(f"all-gather of {flits} flits beside {pattern} at {load} on {side}x{side}: {counts}")
+    return counts["gather_finished"] + 1
 
 
 def _run(program: Path, arguments: list[int]) -> dict[str, int]:

@@ -10,11 +10,12 @@
 double sc_time_stamp() { return 0; }
 
 int main(int argc, char** argv) {
-    if (argc != 9) {
-        std::fprintf(stderr, "usage: load side pattern rate length seed warm cycles drain\n");
+    if (argc != 9 && argc != 10) {
+        std::fprintf(stderr, "usage: load side pattern rate length seed warm cycles drain [flits gathered]\n");
         return 2;
     }
     const int side = std::atoi(argv[1]), nodes = side * side;
+    const int gathered = argc > 9 ? std::atoi(argv[9]) : 0;  // by an all-gather on class 1, after `warm` cycles
     const long warm = std::atol(argv[6]), cycles = std::atol(argv[7]), drain = std::atol(argv[8]);
     std::vector<std::unique_ptr<VerilatedContext>> contexts;
     std::vector<std::unique_ptr<Vtop>> mesh;
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
         node.length = pattern == 5 ? (n ? 0 : length)                                // multicast from node 0
                       : pattern == 6 ? length / nodes + (n < length % nodes) : length;  // all-gather
         node.seed = std::atoi(argv[5]);
+        node.share = gathered / nodes + (n < gathered % nodes);
     }
     // Side `out` of node `a` meets side `in` of node `b`; flits one way, credits back. Verilator writes __ as ___05F.
 #define PORT(node, port, side, name) (node).port##___05F##side##___05F##name
@@ -43,6 +45,7 @@ int main(int argc, char** argv) {
         for (int n = 0; n < nodes; ++n) {
             Vtop& node = *mesh[n];
             node.rst = t < 0;
+            node.hold = t < warm;
             node.measure = t >= warm && t < warm + cycles;
             if (n % side + 1 < side) {
                 Vtop& east = *mesh[n + 1];
@@ -63,6 +66,7 @@ int main(int argc, char** argv) {
         }
     }
     uint64_t flits = 0, born = 0, packets = 0, latency = 0, errors = 0, finished = 0;
+    uint64_t gather_flits = 0, gather_finished = 0, gather_errors = 0;
     for (auto& node : mesh) {
         flits += node->flits;
         born += node->born;
@@ -70,7 +74,12 @@ int main(int argc, char** argv) {
         latency += node->latency;
         errors += node->errors;
         if (node->finished > finished) finished = node->finished;
+        gather_flits += node->gather_flits;
+        gather_errors += node->gather_errors;
+        if (node->gather_finished > gather_finished) gather_finished = node->gather_finished;
     }
-    std::printf("{\"flits\": %lu, \"born\": %lu, \"packets\": %lu, \"latency\": %lu, \"errors\": %lu, \"finished\": %lu}\n", flits,
-                born, packets, latency, errors, finished);
+    std::printf("{\"flits\": %lu, \"born\": %lu, \"packets\": %lu, \"latency\": %lu, \"errors\": %lu, \"finished\": %lu, ",
+                flits, born, packets, latency, errors, finished);
+    std::printf("\"gather_flits\": %lu, \"gather_finished\": %lu, \"gather_errors\": %lu}\n", gather_flits,
+                gather_finished, gather_errors);
 }

@@ -65,6 +65,7 @@ class Transfer:
     strobes: list[int] = field(default_factory=list)
     responses: list[int] = field(default_factory=list)
     data: list[int] = field(default_factory=list)
+    started: int = -1  # numbers in their manager's order
     finished: int = -1
     done: Event = field(default_factory=Event)
 
@@ -74,7 +75,7 @@ class Transfer:
     def fill(self, generator: random.Random, sparse: bool = False) -> Transfer:
         """Random data; strobes on all lanes of each beat, or (`sparse`) on some."""
         for address in self.addresses():
-            mask = sum(1 << lane for lane in lanes(address, self.size))
+            mask = sum(1 << lane for lane in lanes(address, self.size)) % (1 << LANES)
             self.words.append(generator.getrandbits(8 * LANES))
             self.strobes.append(mask & generator.getrandbits(LANES) if sparse else mask)
         return self
@@ -112,10 +113,12 @@ class Manager:
         self.reading: dict[int, deque[Transfer]] = defaultdict(deque)
         self.writing: dict[int, deque[Transfer]] = defaultdict(deque)
         self.order: list[Transfer] = []
+        self.count = 0
         self._tasks = [cocotb.start_soon(self._read()), cocotb.start_soon(self._written())]
 
     def start(self, transfer: Transfer) -> Transfer:
-        t = transfer
+        t, transfer.started = transfer, self.count
+        self.count += 1
         if t.write:
             self.aw.send_nowait(AxiAWTransaction(
                 awid=t.identity, awaddr=t.address, awlen=t.beats - 1, awsize=t.size, awburst=t.burst
@@ -174,6 +177,7 @@ class ScriptedTarget:
         self.take_ar = self.take_aw = self.take_w = True
         self.answer_r = self.answer_b = True
         self.resp = lambda address: OKAY
+        self.beats_left: int | None = None  # of reads, before it stops; None: it does not
         self.memory: dict[int, int] = defaultdict(int)
         self.reads: list[list] = []  # ID, addresses, beats that were sent
         self.writes: deque[list] = deque()
@@ -248,8 +252,10 @@ class ScriptedTarget:
     def _offer_read(self) -> list | None:
         candidates = self._oldest(self.reads)
         pick = self.choose(candidates)
-        if pick is None:
+        if pick is None or self.beats_left == 0:
             return None
+        if self.beats_left is not None:
+            self.beats_left -= 1
         entry = candidates[pick]
         identity, addresses, beat = entry
         base = addresses[beat] // LANES * LANES

@@ -11,7 +11,7 @@ from cocotbext.axi import AxiBus, AxiMaster, AxiRam, AxiResp
 
 from tb.common.stream import never, randomly
 from tb.noc_axi.agents import FIXED, INCR, OKAY, WRAP, Manager, ScriptedTarget, Transfer
-from tb.noc_axi.bench import CONFIG, REGION
+from tb.noc_axi.bench import REGION
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 GUARD = 24
@@ -52,7 +52,9 @@ def target_of(address: int) -> int:
 async def test_write_read(dut, idle, pause):
     """Every size, lengths and offsets around 4 KiB edges, from both managers to both targets, guard bytes around."""
     rams = memories(dut, pause)
-    masters = [AxiMaster(AxiBus.from_prefix(dut, f"manager__{x}", bus_separator="__"), dut.clk, dut.rst) for x in (0, 1)]
+    masters = [
+        AxiMaster(AxiBus.from_prefix(dut, f"manager__{x}", bus_separator="__"), dut.clk, dut.rst) for x in (0, 1)
+    ]
     for x, master in enumerate(masters):
         for n, channel in enumerate((master.write_if.aw_channel, master.write_if.w_channel, master.read_if.ar_channel)):
             channel.set_pause_generator(hook(idle, SEED + 31 * x + n))
@@ -101,9 +103,7 @@ async def test_every_burst(dut):
             page = (page + 4096) % REGION
             options = {"identity": generator.randrange(8), "address": page + start, "beats": beats}
             options |= {"size": size, "burst": burst}
-            wrote = await with_timeout(
-                manager.run(Transfer(True, **options).fill(generator, sparse)), 20000, "ns"
-            )
+            wrote = await with_timeout(manager.run(Transfer(True, **options).fill(generator, sparse)), 20000, "ns")
             wrote.apply(shadow)
             assert wrote.responses == [OKAY]
             assert bytes(rams[0].read(page, 4096)) == shadow[page : page + 4096], options
@@ -147,9 +147,7 @@ async def test_target_that_reorders(dut, pause):
         ScriptedTarget(dut, f"target__{x}", lambda w: choice.randrange(len(w)) if w and choice.random() < 0.7 else None)
         for x in range(2)
     ]
-    managers = [
-        Manager(dut, f"manager__{x}", hook(pause, SEED + x), hook(pause, SEED + 9 + x)) for x in range(2)
-    ]
+    managers = [Manager(dut, f"manager__{x}", hook(pause, SEED + x), hook(pause, SEED + 9 + x)) for x in range(2)]
     await reset(dut)
     generator, shadows = random.Random(SEED + 1), [bytearray(2 * REGION) for _ in managers]
     for write in (True, False):

@@ -82,9 +82,7 @@ class AxiManagerBridge(wiring.Component):
             reads.take.eq(arbiter.grant[0] & requests.i.ready),
             writes.take.eq(arbiter.grant[1] & requests.i.ready),
             requests.i.valid.eq(arbiter.grant.any()),
-            Value.cast(requests.i.payload).eq(
-                Mux(arbiter.grant[1], Value.cast(writes.flit), Value.cast(reads.flit))
-            ),
+            Value.cast(requests.i.payload).eq(Mux(arbiter.grant[1], Value.cast(writes.flit), Value.cast(reads.flit))),
             self.receive.ready.eq(1),
         ]
         flit = self.receive.payload

@@ -61,9 +61,7 @@ class AxiTargetBridge(wiring.Component):
         m.submodules.ar = ar = StreamFifo(layout, QUEUE)
         m.submodules.aw = aw = StreamFifo(layout, QUEUE)
         m.submodules.w = w = StreamFifo(write_beat_layout(config.data_width), 2 * BEATS)
-        m.submodules.refused = refused = StreamFifo(
-            data.StructLayout({"reply": reply_layout(config), "write": 1}), 2
-        )
+        m.submodules.refused = refused = StreamFifo(data.StructLayout({"reply": reply_layout(config), "write": 1}), 2)
         self._drive(m, ar, aw, w)
         self._answers(m, reads, writes)
         self._accept(m, reads, writes, ar, aw, w, refused)

@@ -134,9 +134,7 @@ class ManagerWrites(wiring.Component):
         with m.If(self.take):
             m.d.sync += [inside.eq(~last), sent.eq(Mux(inside, sent + 1, 0))]
 
-    def _respond(
-        self, m: Module, order: IdOrder, sent: Value, slot: Signal, ends: Signal, status: Signal
-    ) -> None:
+    def _respond(self, m: Module, order: IdOrder, sent: Value, slot: Signal, ends: Signal, status: Signal) -> None:
         """Count the packets of each burst that are not answered; the worst answer of all is the burst's."""
         size, answer = self.config.slots, self.answer
         m.submodules.arbiter = arbiter = Arbiter(size)
