@@ -36,6 +36,21 @@ def test_known_sizes_and_depths() -> None:
     assert counts == [195, 15]  # Dadda's 16x16 tree
 
 
+def test_adders_for_arrival_times() -> None:
+    for width, size, levels in ((8, 12, 3), (32, 80, 5), (64, 192, 6)):  # equal times, no slack: as Sklansky's
+        nodes = prefix.check(width, prefix.for_arrival([0.0] * width))
+        assert (len(nodes), prefix.depth(width, nodes)) == (size, levels)
+    assert len(prefix.for_arrival([0.0] * 32, "arrival_4")) < 64
+    late = [0.0] * 24 + [float(5 * i) for i in range(8)]  # upper bits come one after the other: a ripple is as fast
+    nodes = prefix.check(32, prefix.for_arrival(late))
+    times = {(i, i): time for i, time in enumerate(late)}
+    for i, k, j in nodes:
+        times[i, j] = max(times[i, k], times[k - 1, j]) + prefix.JOIN
+    assert times[31, 0] == pytest.approx(35 + prefix.JOIN)
+    with pytest.raises(GraphError, match="128 bits"):
+        prefix.for_arrival([0.0] * 129)
+
+
 def test_annealed_prefix_graph_is_the_best_known() -> None:
     nodes = anneal.search(32, seed=1, steps=40_000_000, target=74)
     assert (len(nodes), prefix.depth(32, nodes)) == (74, 5)
@@ -62,8 +77,8 @@ def test_wrong_prefix_graphs_name_the_element(nodes: object, message: str) -> No
 @pytest.mark.parametrize("name", ["mul_u5", "mul_s5", "mul_su4", "mul_s4", "mul_u4", "dot_s4x2", "dot_u3x2"])
 def test_compressor_trees_multiply(name: str, rows: str) -> None:
     found = block(name)
-    for tree in graphs.TREES:
-        netlist = graphs.render({"kind": "compressor", "rows": rows, "tree": tree, "adder": "brent_kung"}, found)
+    for tree, adder in zip(graphs.TREES, ("brent_kung", "arrival_2", "arrival_4", "arrival"), strict=True):
+        netlist = graphs.render({"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}, found)
         wrong, how = correctness(netlist, found)
         assert wrong is None, (tree, wrong)
         assert how.startswith("exhaustive")

@@ -3,16 +3,26 @@
 from scripts.verify.netlist import ONE, ZERO, Cell, Netlist, prune, simplify
 
 
+DELAY = {"$_XOR_": 1.0, "$_XNOR_": 1.0, "$_MUX_": 1.0, "$_NOT_": 0.2}
+"""Delay of a gate in XOR gates where it is not `SIMPLE`: what trees and adders are arranged by, not a measurement."""
+SIMPLE = 0.6
+
+
 class Builder:
-    """Gates on nets; equal gates are shared and gates with constant inputs simplified."""
+    """Gates on nets; equal gates are shared and gates with constant inputs simplified.
+
+    `arrival` holds the time of every net after the inputs, in delays of an XOR gate.
+    """
 
     def __init__(self, inputs: dict[str, int]) -> None:
         self._next = 2
         self.inputs: dict[str, list[int]] = {}
         self._cells: list[Cell] = []
         self._known: dict[tuple, int] = {}
+        self.arrival: dict[int, float] = {ZERO: 0.0, ONE: 0.0}
         for name, width in inputs.items():
             self.inputs[name] = list(range(self._next, self._next + width))
+            self.arrival.update(dict.fromkeys(self.inputs[name], 0.0))
             self._next += width
 
     def gate(self, kind: str, *pins: int) -> int:
@@ -27,6 +37,7 @@ class Builder:
         if key not in self._known:
             self._known[key] = self._next
             self._cells.append(Cell(kind, pins, self._next))
+            self.arrival[self._next] = max(self.arrival[pin] for pin in pins) + DELAY.get(kind, SIMPLE)
             self._next += 1
         return self._known[key]
 

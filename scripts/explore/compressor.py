@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from golden.specifications import Specification
 from scripts.explore import prefix
 from scripts.explore.builder import ONE, ZERO, Builder
-from scripts.explore.prefix import GraphError
+from scripts.explore.prefix import GraphError, Node
 from scripts.verify.netlist import Netlist
 
 Element = tuple[str, int, int] | tuple[str, int, int, int]
@@ -36,6 +36,11 @@ class Sources:
     @property
     def heights(self) -> list[int]:
         return [len(column) for column in self.columns]
+
+    @property
+    def arrival(self) -> list[float]:
+        """Time of every source in the order of their numbers, in delays of an XOR gate."""
+        return [self.build.arrival[net] for column in self.columns for net in column]
 
 
 class _Collector:
@@ -162,11 +167,37 @@ def adder_span(left: Sequence[Sequence[int]]) -> tuple[int, int]:
     return (double[0], len(left) - double[0]) if double else (len(left), 0)
 
 
-def render(specification: Specification, rows: str, tree: Sequence[Sequence], adder: str | Sequence) -> Netlist:
-    """The circuit; raises `GraphError` for a graph that is not one.
+def element_times(kind: str, pins: Sequence[float]) -> tuple[float, float]:
+    """(sum, carry) times of a full ("f") or half adder from those of its pins, in delays of an XOR gate."""
+    if kind == "h":
+        return max(pins) + 1, max(pins) + 0.6
+    half = max(pins[0], pins[1]) + 1
+    return max(half, pins[2]) + 1, max(half, pins[2]) + 0.9
 
-    `adder`: the name of a classical prefix graph, or the nodes of one over the columns of `adder_span`.
+
+def adder_nodes(
+    adder: str | Sequence, left: Sequence[Sequence[int]], elements: Sequence[Element], arrival: Sequence[float]
+) -> list[Node]:
+    """The final adder's prefix graph over the columns of `adder_span`; raises `GraphError`.
+
+    `adder`: nodes, the name of a classical graph, or one of `prefix.ARRIVAL`, which are made for the times at which
+    the tree leaves its bits.
     """
+    low, width = adder_span(left)
+    if not isinstance(adder, str):
+        return prefix.check(width, adder)
+    if adder in prefix.CLASSICAL:
+        return prefix.CLASSICAL[adder](width)
+    if adder not in prefix.ARRIVAL:
+        raise GraphError(f"adder must be one of {', '.join(prefix.NAMES)} or nodes, not {adder!r}")
+    times = list(arrival)
+    for element in elements:
+        times += element_times(element[0], [times[net] for net in element[1:]])
+    return prefix.for_arrival([max((times[net] for net in group), default=0.0) for group in left[low:]], adder)
+
+
+def render(specification: Specification, rows: str, tree: Sequence[Sequence], adder: str | Sequence) -> Netlist:
+    """The circuit; raises `GraphError` for a graph that is not one. `adder`: see `adder_nodes`."""
     made = sources(specification, rows)
     build = made.build
     elements, left = check(made.heights, tree)
@@ -178,12 +209,7 @@ def render(specification: Specification, rows: str, tree: Sequence[Sequence], ad
     result = [nets[group[0]] if group else ZERO for group in left[:low]]
     if width:
         operands = [[nets[group[side]] if len(group) > side else ZERO for group in left[low:]] for side in (0, 1)]
-        if isinstance(adder, str):
-            if adder not in prefix.CLASSICAL:
-                raise GraphError(f"adder must be one of {', '.join(prefix.CLASSICAL)} or nodes, not {adder!r}")
-            nodes = prefix.CLASSICAL[adder](width)
-        else:
-            nodes = prefix.check(width, adder)
+        nodes = adder_nodes(adder, left, elements, made.arrival)
         result += prefix.add(build, *operands, nodes)[:width]
     port = specification.outputs[0]
     return build.netlist({port.name: result[: port.bits]})

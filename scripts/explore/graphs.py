@@ -4,7 +4,8 @@
 {"kind": "prefix", "name": "sklansky"}                            a classical one
 {"kind": "compressor", "rows": "and" | "booth", "tree": [["f", x, y, z], ["h", x, y], ...],
  "adder": "sklansky" | [[i, k, j], ...]}                          sums of products (`mul_`, `mac_`, `dot_`)
-{"kind": "compressor", "rows": "and", "tree": "dadda" | "wallace" | "arrival", "adder": ...}
+{"kind": "compressor", "rows": "and", "tree": "dadda" | "wallace" | "arrival" | "three_greedy",
+ "adder": ... | "arrival" | "arrival_1" | "arrival_2" | "arrival_4"}  the adder for the times at which the tree ends
 {"kind": "table", "rows": [result, ...]}                          up to 12 operand bits: one result a row
 """
 
@@ -14,7 +15,12 @@ from scripts.explore.builder import Builder
 from scripts.explore.prefix import GraphError
 from scripts.verify.netlist import Netlist
 
-TREES = {"dadda": trees.dadda, "wallace": trees.wallace, "arrival": trees.by_arrival}
+TREES = {
+    "dadda": lambda made: trees.dadda(made.heights),
+    "wallace": lambda made: trees.wallace(made.heights),
+    "arrival": lambda made: trees.by_arrival(made.heights, arrival=made.arrival),
+    "three_greedy": lambda made: trees.three_greedy(made.heights, made.arrival),
+}
 TABLE_BITS = 12
 KEYS = {"prefix": {"kind", "nodes", "name"}, "compressor": {"kind", "rows", "tree", "adder"}, "table": {"kind", "rows"}}
 
@@ -58,7 +64,7 @@ def _compressor(graph: dict, specification: Specification) -> Netlist:
     if isinstance(tree, str):
         if tree not in TREES:
             raise GraphError(f"tree must be one of {', '.join(TREES)} or a list of elements, not {tree!r}")
-        tree = TREES[tree](compressor.sources(specification, rows).heights)
+        tree = TREES[tree](compressor.sources(specification, rows))
     return compressor.render(specification, rows, tree, graph.get("adder", "sklansky"))
 
 

@@ -138,6 +138,61 @@ CLASSICAL = {
     "ladner_fischer_1": lambda width: ladner_fischer(width, 1),
     "ladner_fischer_2": lambda width: ladner_fischer(width, 2),
 }
+ARRIVAL = {"arrival": 0.0, "arrival_1": 1.0, "arrival_2": 2.0, "arrival_4": 4.0}
+"""Graphs made for the times at which the operands come: joins by which each span may be late."""
+NAMES = (*CLASSICAL, *ARRIVAL)
+JOIN = 1.2
+"""Delay of a join in XOR gates."""
+
+
+def for_arrival(times: Sequence[float], slack: str | float = 0.0) -> list[Node]:
+    """A graph for operands of which position i comes at `times[i]` (in delays of an XOR gate).
+
+    The earliest time of every span comes from dynamic programming; each may be `slack` joins later than that, and is
+    split where this leaves the fewest new nodes. Without slack and with equal times it has Sklansky's depth and size.
+    Raises `GraphError` above 128 bits.
+    """
+    width = len(times)
+    if width > 128:
+        raise GraphError(f"an adder by arrival times has at most 128 bits, not {width}")
+    earliest = {(i, i): time for i, time in enumerate(times)}
+    for span in range(1, width):
+        for j in range(width - span):
+            i = j + span
+            earliest[i, j] = min(max(earliest[i, k], earliest[k - 1, j]) for k in range(j + 1, i + 1)) + JOIN
+    late = (ARRIVAL[slack] if isinstance(slack, str) else slack) * JOIN + 1e-9
+    real = {(i, i): time for i, time in enumerate(times)}
+    nodes: list[Node] = []
+
+    def splits(i: int, j: int) -> list[int]:
+        """Where the span can be split so that it is in time; never empty, for its parts are in time too."""
+        before = earliest[i, j] + late - JOIN
+        return [
+            k
+            for k in range(j + 1, i + 1)
+            if max(real.get((i, k), earliest[i, k]), real.get((k - 1, j), earliest[k - 1, j])) <= before
+        ]
+
+    def price(i: int, j: int, deep: bool = True) -> int:
+        """New nodes that the span costs at most."""
+        if (i, j) in real:
+            return 0
+        if not deep:
+            return i - j
+        return 1 + min(price(i, k, False) + price(k - 1, j, False) for k in splits(i, j))
+
+    def make(i: int, j: int) -> None:
+        if (i, j) in real:
+            return
+        k = min(splits(i, j), key=lambda k: (price(i, k) + price(k - 1, j), k))
+        make(i, k)
+        make(k - 1, j)
+        real[i, j] = max(real[i, k], real[k - 1, j]) + JOIN
+        nodes.append((i, k, j))
+
+    for i in range(1, width):
+        make(i, 0)
+    return nodes
 
 
 def carries(build: Builder, generate: list[int], propagate: list[int], nodes: Sequence[Node]) -> list[int]:

@@ -1,10 +1,11 @@
-"""Ways to build a compressor tree: Dadda's, Wallace's, and by arrival times with a little chance."""
+"""Ways to build a compressor tree: Dadda's, Wallace's, and two by arrival times with a little chance."""
 
+import bisect
 import heapq
 import random
 from collections.abc import Sequence
 
-from scripts.explore.compressor import Element
+from scripts.explore.compressor import Element, element_times
 
 
 def dadda(heights: Sequence[int]) -> list[Element]:
@@ -86,14 +87,46 @@ def by_arrival(
             pair = len(queue) == 3 and half < 1 and generator.random() > half
             pins = sorted((take() for _ in range(2 if pair else 3)), key=times.__getitem__)
             elements.append(("h" if pair else "f", *pins))
-            late, rest = times[pins[-1]], times[pins[-2]]
-            first = max(late, rest + 1) if not pair else late
-            sums, carries = first + 1, first + (1 if pair else 1.5)
+            sums, carries = element_times("h" if pair else "f", [times[pin] for pin in pins])
             for net, time, column in ((count, sums, place), (count + 1, carries, place + 1)):
                 times[net] = time
                 if column == place:
                     heapq.heappush(queue, (time, net))
                 elif column < len(columns):
                     columns[column].append(net)
+            count += 2
+    return elements
+
+
+def three_greedy(
+    heights: Sequence[int],
+    arrival: Sequence[float] | None = None,
+    ripple: int = 0,
+    generator: random.Random | None = None,
+    chance: float = 0.0,
+) -> list[Element]:
+    """Column by column, the earliest nets first, two left in every column: Oklobdzija's three-dimensional method.
+
+    A column with an odd number of nets begins with a half adder on the two earliest, so that no late carry has to be
+    summed up again. The lowest `ripple` columns are brought down to one net instead, which spares as many bits of the
+    final adder. `chance`: how often a later net is taken instead of an earliest one.
+    """
+    generator = generator or random.Random(0)
+    columns, elements, count = _numbered(heights)
+    times = {net: (arrival[net] if arrival else 0.0) for nets in columns for net in nets}
+    for place, nets in enumerate(columns):
+        queue = sorted(nets, key=lambda net: (times[net], net))
+        half = place >= ripple and len(queue) > 2 and len(queue) % 2
+        while len(queue) > 2:
+            take = 2 if half else 3
+            late = chance and len(queue) > take and generator.random() < chance
+            start = generator.randrange(min(len(queue) - take, 4) + 1) if late else 0
+            pins, queue[start : start + take] = queue[start : start + take], []
+            kind, half = ("h" if half else "f"), 0
+            elements.append((kind, *pins))
+            times[count], times[count + 1] = element_times(kind, [times[pin] for pin in pins])
+            bisect.insort(queue, count, key=lambda net: (times[net], net))
+            if place + 1 < len(columns):
+                columns[place + 1].append(count + 1)
             count += 2
     return elements

@@ -9,7 +9,7 @@ from collections import deque
 import typer
 
 from golden.specifications import Specification
-from scripts.explore import compressor, prefix, trees
+from scripts.explore import compressor, graphs, prefix, trees
 from scripts.explore.judge import block
 from scripts.explore.pareto import front
 from scripts.explore.prefix import GraphError
@@ -22,15 +22,16 @@ ADDERS = ("sklansky", "ladner_fischer", "ladner_fischer_1", "ladner_fischer_2", 
 
 
 def classical(specification: Specification) -> list[Genome]:
-    """Textbook circuits: where the search starts."""
+    """Textbook circuits: where the search starts, those that most often reach the front before the others."""
     family = specification.name.split("_")[0]
     if family == "add":
         return [{"kind": "prefix", "name": name} for name in ADDERS]
     if family in ("mul", "mac", "dot"):
+        first = [("three_greedy", adder) for adder in prefix.ARRIVAL]
+        others = [(tree, adder) for adder in (*prefix.ARRIVAL, *ADDERS) for tree in graphs.TREES]
         return [
             {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
-            for adder in ADDERS
-            for tree in ("dadda", "arrival", "wallace")
+            for tree, adder in dict.fromkeys(first + others)
             for rows in compressor.ROWS
         ]
     raise ValueError(f"the built-in search knows adders and sums of products, not {specification.name}")
@@ -42,17 +43,14 @@ def spelled(genome: Genome, specification: Specification) -> Genome:
         width = specification.inputs[0].width
         nodes = genome.get("nodes") or prefix.CLASSICAL[genome["name"]](width)
         return {"kind": "prefix", "nodes": [list(node) for node in nodes]}
-    heights = compressor.sources(specification, genome["rows"]).heights
+    made = compressor.sources(specification, genome["rows"])
     tree = genome["tree"]
-    if isinstance(tree, str):
-        tree = {"dadda": trees.dadda, "wallace": trees.wallace, "arrival": trees.by_arrival}[tree](heights)
-    _, left = compressor.check(heights, tree)
-    width, adder = compressor.adder_span(left)[1], genome["adder"]
-    nodes = prefix.CLASSICAL[adder](width) if isinstance(adder, str) else adder
+    elements, left = compressor.check(made.heights, graphs.TREES[tree](made) if isinstance(tree, str) else tree)
+    nodes = compressor.adder_nodes(genome["adder"], left, elements, made.arrival)
     return {
         "kind": "compressor",
         "rows": genome["rows"],
-        "tree": [list(element) for element in tree],
+        "tree": [list(element) for element in elements],
         "adder": [list(node) for node in nodes],
     }
 
@@ -150,25 +148,26 @@ class Evolve:
         if parent["kind"] == "prefix":
             nodes = mutate_prefix(parent["nodes"], self.specification.inputs[0].width, generator)
             return {"kind": "prefix", "nodes": nodes}, "spans added and removed"
-        heights = compressor.sources(self.specification, parent["rows"]).heights
+        made = compressor.sources(self.specification, parent["rows"])
         way = generator.random()
-        if way < 0.45:
-            child = {**parent, "tree": mutate_tree(heights, parent["tree"], generator)}
+        if way < 0.3:
+            child = {**parent, "tree": mutate_tree(made.heights, parent["tree"], generator)}
             why = "nets exchanged in the tree"
+        elif way < 0.6:
+            ripple = generator.choice((0, 0, generator.randrange(len(made.columns))))
+            chance = generator.choice((0.0, 0.05, 0.2))
+            tree = trees.three_greedy(made.heights, made.arrival, ripple, generator, chance)
+            child = {**parent, "tree": tree, "adder": generator.choice((*prefix.ARRIVAL, *ADDERS))}
+            why = "a new tree by arrival times"
         elif way < 0.75:
-            tree = trees.by_arrival(
-                heights, generator, generator.choice((0.0, 0.05, 0.2)), generator.choice((1.0, 0.7))
-            )
-            child, why = {**parent, "tree": tree, "adder": generator.choice(ADDERS)}, "a new tree by arrival times"
+            child = {**parent, "adder": generator.choice(list(prefix.ARRIVAL))}
+            why = "an adder for the times at which the tree ends"
         else:
-            child, why = dict(parent), "spans of the final adder added and removed"
-        _, left = compressor.check(heights, child["tree"])
-        width = compressor.adder_span(left)[1]
-        if why.startswith("spans") and width > 2:
-            child["adder"] = mutate_prefix(parent["adder"], width, generator)
-        if not isinstance(child["adder"], str):
-            prefix.check(width, child["adder"])
-        return child, why
+            _, left = compressor.check(made.heights, parent["tree"])
+            width = compressor.adder_span(left)[1]
+            nodes = mutate_prefix(parent["adder"], width, generator) if width > 2 else parent["adder"]
+            child, why = {**parent, "adder": nodes}, "spans of the final adder added and removed"
+        return spelled(child, self.specification), why
 
 
 def main(seed: int = typer.Option(1, help="Seed of the search.")) -> None:

@@ -37,11 +37,11 @@ class Tuner:
                 nodes = mutate_prefix(nodes, width, generator)
             return {"kind": "graph", "graph": {"kind": "prefix", "nodes": nodes}, **labels}
         rows = trial.suggest_categorical("rows", compressor.ROWS)
-        heights = compressor.sources(self.specification, rows).heights
-        tree = trees.by_arrival(
-            heights, generator, trial.suggest_float("chance", 0.0, 0.4), trial.suggest_float("half", 0.5, 1.0)
-        )
-        adder = trial.suggest_categorical("adder", ADDERS)
+        made = compressor.sources(self.specification, rows)
+        ripple = trial.suggest_int("ripple", 0, len(made.columns) - 1)
+        chance = trial.suggest_float("chance", 0.0, 0.4)
+        tree = trees.three_greedy(made.heights, made.arrival, ripple, generator, chance)
+        adder = trial.suggest_categorical("adder", (*prefix.ARRIVAL, *ADDERS))
         return {"kind": "graph", "graph": {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}, **labels}
 
     def learn(self, result: dict) -> None:
