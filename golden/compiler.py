@@ -105,8 +105,9 @@ class _Builder:
     def _image(self, product: Product, shard: range, index: int, command: Matmul) -> None:
         part = slice(shard.start, shard.stop)
         codes, scales = product.weights.codes[part], product.weights.scales[part]
-        width = product.weights.format.bits
-        image = weights.pack(codes, scales, command.group(self.config.tile), self.config.tile.columns, width)
+        image = weights.pack(
+            codes, scales, command.group(self.config.tile), self.config.tile.columns, product.weights.format
+        )
         self.images[index].append(image)
         self.granules[index] += len(image) // weights.GRANULE
 

@@ -36,7 +36,7 @@ class Write:
 class TileMachine:
     """One tile: memory `image` (bytes from granule 0), activations, program; what it sends is in `sent`.
 
-    `activations` codes uint8 [array rows, depth, 32] and `scales` uint8 [array rows, depth] hold what was received.
+    `activations` codes uint8 [array rows, depth, 32] and `scales` uint32 [array rows, depth] hold what was received.
     """
 
     config: TileConfig
@@ -49,7 +49,7 @@ class TileMachine:
     def __post_init__(self) -> None:
         shape = (self.config.rows, self.config.activation_depth)
         self.activations = np.zeros((*shape, BLOCK), np.uint8)
-        self.scales = np.zeros(shape, np.uint8)
+        self.scales = np.zeros(shape, np.uint32)
 
     def receive(self, address: int, codes: Bytes, scale: int) -> None:
         """An activation block arrives (address as in `Memory.ACTIVATIONS`)."""
@@ -83,14 +83,15 @@ class TileMachine:
         outputs, inputs = i.slot_columns * columns, k_blocks * BLOCK
         a_format = FORMATS[ElementFormat(i.activation_format).name]
         w_format = FORMATS[ElementFormat(i.weight_format).name]
-        length = weights.image_granules(outputs, inputs, columns, w_format.bits) * weights.GRANULE
+        length = weights.image_granules(outputs, inputs, columns, w_format) * weights.GRANULE
         start = i.weight_address * weights.GRANULE
         part = self.image[start : start + length]
-        w_codes, w_scales = weights.unpack(part, outputs, inputs, i.slots * columns, columns, w_format.bits)
+        w_codes, w_scales = weights.unpack(part, outputs, inputs, i.slots * columns, columns, w_format)
         position = np.arange(rows)
         index = i.activation_base + (position // config.rows)[:, None] * k_blocks + np.arange(k_blocks)
         row = (position % config.rows)[:, None]
         a_codes, a_scales = self.activations[row, index].reshape(rows, inputs), self.scales[row, index]
+        a_scales = a_scales.astype(weights.scale_type(a_format))
         bits = dot.matmul(a_codes, a_scales, w_codes, w_scales, a_format, w_format)
         self._send_results(i, bits)
 

@@ -29,7 +29,7 @@ def test_an_empty_file_is_the_default_chip(tmp_path):
         ("[mesh]", "[mash]", "unknown section 'mash'; allowed: chip, mesh, tile, hbm"),
         ("columns = 2", "columns = 65", "columns must be an integer from 1 to 64, not 65"),
         ('"MXINT8"', '"MXINT9"', "tile.formats has 'MXINT9'; allowed are MXINT8"),
-        ('"MXINT8"', '"NVFP4"', "tile.formats has 'NVFP4'; allowed are MXINT8, E4M3, E5M2, E2M3, E3M2, E2M1, INT4"),
+        ('"MXINT8"', '"FP4"', "tile.formats has 'FP4'; allowed are MXINT8, E4M3, E5M2, E2M3, E3M2, E2M1, INT4, NVFP4"),
         ('formats = ["MXINT8"]', "formats = []", "tile.formats is empty"),
         ('"hbm4"', '"hbm5"', "generation must be one of hbm4"),
         ('"hbm4"', '"hbm3d"', "has a controller clock of 0.625 ns; at 1 GHz a chip takes hbm4"),

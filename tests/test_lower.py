@@ -81,6 +81,16 @@ def test_a_product_that_the_tile_cannot_do_is_refused(change, message):
         encode(SMALL.tile, dataclasses.replace(command, **change))
 
 
+def test_a_pair_that_no_array_can_multiply_is_refused():
+    tile = dataclasses.replace(SMALL.tile, formats=("MXINT8", "Q4_1", "NVFP4"))
+    command = Matmul(1, 32, 10, 0, 0, Destination(0, 0, 1), 0, 8, weight_format="Q4_1")
+    encode(tile, command)
+    with pytest.raises(ProgramError, match="Q4_1 has an offset and can be B only; A can be MXINT8"):
+        encode(tile, dataclasses.replace(command, activation_format="Q4_1"))
+    with pytest.raises(ProgramError, match="NVFP4 times Q4_1 is not supported; with Q4_1, A can be MXINT8"):
+        encode(tile, dataclasses.replace(command, activation_format="NVFP4"))
+
+
 def test_programs_end_and_fit():
     with pytest.raises(ProgramError, match="must end with Halt"):
         encode_program(SMALL.tile, [Await(1)])

@@ -123,7 +123,7 @@ class HostData(wiring.Component):
             everyone.payload.memory.eq(Memory.ACTIVATIONS),
             everyone.payload.address.eq(address[6:28]),
             everyone.payload.data.elements.as_value().eq(elements),
-            everyone.payload.data.scale.eq(self.axi.wdata[:8]),
+            everyone.payload.data.scale.eq(self.axi.wdata[:32]),
             one.header.kind.eq(Kind.WRITE),
             one.header.last.eq(1),
             one.payload.memory.eq(Mux(start, Memory.SIGNAL, Memory.PROGRAM)),

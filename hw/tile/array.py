@@ -15,10 +15,10 @@ from hw.tile.isa import Block, Counters
 from hw.tile.issue import BANKS, IssueEngine, IssueStalls, Job, accumulator_address_width, group_layout
 from hw.tile.row import ArrayRow
 
-__all__ = ["OPERAND_LATENCY", "Array", "LocalSignature"]
+__all__ = ["Array", "LocalSignature"]
 
-OPERAND_LATENCY = 3
-"""Cycles from an issue to its decoded operands: the issue register, the activation memory, the decoder."""
+_TO_DECODER = 2
+"""Cycles from an issue to its undecoded operands: the issue register, the activation memory."""
 
 
 class LocalSignature(wiring.Signature):
@@ -71,6 +71,7 @@ class Array(wiring.Component):
         self.config = config
         self.formats = FormatSet(config.formats)
         self._rows = [ArrayRow(config, self.formats) for _ in range(config.rows)]
+        self.operand_latency = _TO_DECODER + self._rows[0].decode_latency
         super().__init__(
             {
                 "jobs": In(stream.Signature(Job)),
@@ -94,7 +95,7 @@ class Array(wiring.Component):
         m = Module()
         config = self.config
         dot_latency, accumulate_latency = self._rows[0].dot_latency, FusedAccumulate.latency
-        to_result = OPERAND_LATENCY + dot_latency + accumulate_latency
+        to_result = self.operand_latency + dot_latency + accumulate_latency
         m.submodules.engine = engine = IssueEngine(config, gap=accumulate_latency + 2, latency=to_result)
         m.submodules.drain = drain = DrainEngine(config)
         wiring.connect(m, wiring.flipped(self.jobs), engine.jobs)
@@ -129,18 +130,18 @@ class Array(wiring.Component):
                 m.d.sync += drain.snapshots[bank].eq(self.counters)
 
     def _connect_rows(self, m: Module, engine, drain, dot_latency: int, accumulate_latency: int) -> None:
-        config, issue = self.config, engine.issue
+        config, issue, operand_latency = self.config, engine.issue, self.operand_latency
         pipeline = Pipeline(m, 1)
         # The weight set of an issue is on `sets` one cycle before the registered issue.
-        codes = pipeline.register(self.sets.payload, "weight_codes", OPERAND_LATENCY - 1)
-        format = pipeline.register(issue.weight_format, "weight_format", OPERAND_LATENCY - 2)
+        codes = pipeline.register(self.sets.payload, "weight_codes", _TO_DECODER)
+        format = pipeline.register(issue.weight_format, "weight_format", _TO_DECODER - 1)
         weights = Signal(data.ArrayLayout(self.formats.operand, config.columns))
         unsupported = []
         for column in range(config.columns):
-            m.submodules[f"decode_{column}"] = decode = Decode(self.formats)
+            m.submodules[f"decode_{column}"] = decode = Decode(self.formats, side="b")
             m.d.comb += [
                 decode.codes.eq(codes[column].elements),
-                decode.scale.eq(codes[column].scale),
+                decode.scale.eq(codes[column].scale[: self.formats.scale_bits]),
                 decode.format.eq(format),
                 weights[column].eq(decode.operand),
             ]
@@ -151,7 +152,7 @@ class Array(wiring.Component):
             row = once(component, f"array_row_{config.key}")
             m.submodules[f"row_{index}"] = row
             rows.append(row)
-        read_delay = OPERAND_LATENCY - 1 + dot_latency - 1  # from the registered issue
+        read_delay = operand_latency - 1 + dot_latency - 1  # from the registered issue
         control = Signal.like(rows[0].accumulate)
         accumulator = pipeline.register(issue.accumulator, "read_address", read_delay)
         in_flight = Signal(read_delay + 1 + accumulate_latency)
@@ -179,4 +180,4 @@ class Array(wiring.Component):
             for index, row in enumerate(rows):
                 with m.Case(index):
                     m.d.comb += drain.values.eq(row.values)
-        m.d.comb += self.unsupported.eq(in_flight[OPERAND_LATENCY - 2] & Cat(unsupported).any())
+        m.d.comb += self.unsupported.eq(in_flight[operand_latency - 2] & Cat(unsupported).any())

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from golden.formats import FORMATS, ScaleType
+from golden.formats import FORMATS
 
 __all__ = ["LANES", "TILE_FORMATS", "TileConfig"]
 
-TILE_FORMATS = tuple(
-    name for name, format in FORMATS.items() if format.scale == ScaleType.E8M0 and format.bits in (4, 6, 8)
-)
-"""What the weight path of a tile can carry: one byte of scale a block, elements of 4, 6 or 8 bits."""
+TILE_FORMATS = tuple(name for name, format in FORMATS.items() if format.bits in (4, 6, 8))
+"""What the weight path of a tile can carry: elements of 4, 6 or 8 bits."""
 
 LANES = 8
 """FP32 values in a granule of 32 bytes."""

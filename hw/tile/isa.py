@@ -41,10 +41,10 @@ class Memory(enum.Enum, shape=2):
 
 
 class Block(data.Struct):
-    """32 elements and the scale that they share; 8-bit codes, narrower formats in the low bits of each byte."""
+    """32 elements and their scale word; 8-bit codes, narrower formats and words in the low bits."""
 
     elements: data.ArrayLayout(8, 32)
-    scale: 8
+    scale: 32
 
 
 class RemoteWrite(data.Struct):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from amaranth.lib import data
 
-from golden.formats import BLOCK
+from golden.formats import BLOCK, FORMATS, pair_problem
 from hw.numerics.formats import ElementFormat
 from hw.tile.config import TileConfig
 from hw.tile.isa import Instruction, Opcode
@@ -55,6 +55,9 @@ class Matmul:
         for name in (self.activation_format, self.weight_format):
             if name not in config.formats:
                 raise ProgramError(f"Format {name} is not built into this tile; it has {', '.join(config.formats)}")
+        problem = pair_problem(FORMATS[self.activation_format], FORMATS[self.weight_format])
+        if problem:
+            raise ProgramError(problem)
         positions = config.rows * config.passes
         if not 1 <= self.rows <= positions:
             raise ProgramError(f"A product has 1 to {positions} positions on this tile, not {self.rows}")

@@ -25,7 +25,7 @@ def accumulate_layout(config: TileConfig) -> data.StructLayout:
 class ArrayRow(wiring.Component):
     """`columns` block-dot units that share an activation block; unit c meets weight block c.
 
-    From `address` to operands: 2 cycles (memory, decode); then `dot_latency` to the block sums; then
+    From `address` to operands: 1 cycle (memory) and `Decode.latency`; then `dot_latency` to the block sums; then
     `FusedAccumulate.latency` to the new sums.
 
     Parameters
@@ -40,11 +40,13 @@ class ArrayRow(wiring.Component):
     weights: decoded weight blocks, in the cycle in which the decoded activations are there.
     accumulate: control of the accumulators.
     drain: accumulator address; `values` are the sums there, one cycle later.
-    unsupported: the activations' format is not in the build.
+    unsupported: the activations' format is not in the build (side A of a product).
     """
 
     def __init__(self, config: TileConfig, formats: FormatSet):
         self.config, self.formats = config, formats
+        self._decode = Decode(formats)
+        self.decode_latency = self._decode.latency
         self._dots = [DotUnit(formats) for _ in range(config.columns)]
         self.dot_latency = self._dots[0].latency
         super().__init__(
@@ -68,7 +70,7 @@ class ArrayRow(wiring.Component):
         activations = memory.Memory(shape=Block, depth=config.activation_depth, init=[])
         m.submodules.activations = activations
         write, read = activations.write_port(), activations.read_port()
-        m.submodules.decode = decode = Decode(self.formats)
+        m.submodules.decode = decode = self._decode
         format = Signal(ElementFormat)
         m.d.sync += format.eq(self.format)
         m.d.comb += [
@@ -77,7 +79,7 @@ class ArrayRow(wiring.Component):
             write.data.eq(self.write_data),
             read.addr.eq(self.address),
             decode.codes.eq(read.data.elements),
-            decode.scale.eq(read.data.scale),
+            decode.scale.eq(read.data.scale[: self.formats.scale_bits]),
             decode.format.eq(format),
             self.unsupported.eq(decode.unsupported),
         ]

@@ -1,10 +1,11 @@
 """Runs a tile's program: fetches weights ahead, hands products to the array, waits, signals."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.formats import FORMATS
+from golden.formats import FORMATS, pair_problem
+from golden.weights import frame_granules
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
 from hw.tile.config import TileConfig
@@ -79,7 +80,6 @@ class Sequencer(wiring.Component):
     def _refusal(self, m: Module, instruction: data.View, name: str) -> Signal:
         """Why the tile cannot do `instruction`; NONE where it can."""
         config, error = self.config, Signal(TileError, name=f"{name}_refusal")
-        formats = [ElementFormat[format].value for format in config.formats]
         held = instruction.passes * config.rows
         fits = (
             (instruction.k_blocks != 0)
@@ -97,10 +97,16 @@ class Sequencer(wiring.Component):
         with m.Elif(instruction.opcode == Opcode.MATMUL):
             with m.If(~fits):
                 m.d.comb += error.eq(TileError.SIZE)
-            for format in (instruction.activation_format, instruction.weight_format):
-                with m.If(~format.as_value().matches(*formats)):
-                    m.d.comb += error.eq(TileError.FORMAT)
+            pair = Cat(instruction.activation_format, instruction.weight_format)
+            with m.If(~pair.matches(*self._pairs())):
+                m.d.comb += error.eq(TileError.FORMAT)
         return error
+
+    def _pairs(self) -> list[Const]:
+        """The formats of activations and weights that the build can multiply."""
+        formats = self.config.formats
+        pairs = [(a, b) for a in formats for b in formats if pair_problem(FORMATS[a], FORMATS[b]) is None]
+        return [Const.cast(Cat(Const(ElementFormat[a], 4), Const(ElementFormat[b], 4))) for a, b in pairs]
 
     def _fetcher(self, m: Module, read: memory.ReadPort) -> None:
         """Descriptor and matrix of each MATMUL, in order; at most one in three cycles."""
@@ -118,7 +124,7 @@ class Sequencer(wiring.Component):
         with m.Switch(instruction.weight_format):
             for name in self.config.formats:
                 with m.Case(ElementFormat[name]):
-                    m.d.comb += descriptor.payload.length.eq(frames * (1 + 4 * FORMATS[name].bits))
+                    m.d.comb += descriptor.payload.length.eq(frames * frame_granules(FORMATS[name]))
         sent_descriptor, sent_matrix = Signal(), Signal()
         with m.FSM(name="fetcher"):
             with m.State("STOPPED"):
@@ -150,7 +156,8 @@ class Sequencer(wiring.Component):
         wiring.connect(m, wiring.flipped(self.jobs), jobs.o)
         instruction, refusal = read.data, self._refusal(m, read.data, "executor")
         job, signal = jobs.i.payload, self.signals.payload
-        m.d.comb += [job[field].eq(instruction[field]) for field, _ in data.Layout.cast(Job)]
+        fields = [field for field, _ in data.Layout.cast(Job) if field != "local"]  # a program's results leave the tile
+        m.d.comb += [job[field].eq(instruction[field]) for field in fields]
         m.d.comb += [
             signal.destination.eq(instruction.destination),
             signal.write.memory.eq(Memory.SIGNAL),

@@ -57,7 +57,7 @@ class Tile(wiring.Component):
         m.submodules.sequencer = sequencer = Sequencer(config)
         m.submodules.weight_queue = weights = StreamFifo(GRANULE, config.weight_queue)
         m.submodules.unpacker = unpacker = FrameUnpacker(config.formats)
-        m.submodules.collector = collector = WeightCollector(config.columns)
+        m.submodules.collector = collector = WeightCollector(config.columns, unpacker.at_once)
         m.submodules.array = array = Array(config)
         m.submodules.counters = counters = CounterFile(config.rows * config.columns)
 

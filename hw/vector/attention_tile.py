@@ -65,7 +65,11 @@ class AttentionTile(wiring.Component):
         for name in ("ranges", "output"):
             wiring.connect(m, getattr(engine, name), wiring.flipped(getattr(self, name)))
         wiring.connect(m, engine.jobs, array.jobs)
-        wiring.connect(m, engine.blocks, collector.blocks)
+        m.d.comb += [
+            collector.blocks.payload.block[0].eq(engine.blocks.payload),
+            collector.blocks.valid.eq(engine.blocks.valid),
+            engine.blocks.ready.eq(collector.blocks.ready),
+        ]
         wiring.connect(m, collector.sets, array.sets)
         wiring.connect(m, array.o, engine.results)
         m.d.comb += [

@@ -71,6 +71,7 @@ def figures(long: bool = False) -> list[Figure]:
             found[tile, work] = measure(tile, work)
         return found[tile, work]
 
+    decode_four = case("tile_1024", "prefill-1-E2M1")
     prefill, decode = case("tile_1024", "prefill-128"), case("tile_1024", "prefill-1")
     layer = case("tile_1024", "smollm2-128")
     result = [
@@ -85,6 +86,10 @@ def figures(long: bool = False) -> list[Figure]:
         Figure(
             "tile.decode_hbm_share", 100 * memory_share(decode), "%", ">= 98",
             how="M=1 K=576 N=1536, MXINT8, against the same descriptors with an array that never waits",
+        ),
+        Figure(
+            "tile.decode_hbm_share_E2M1", 100 * memory_share(decode_four), "%", ">= 98",
+            how="the same with MXFP4 weights: two blocks a granule",
         ),
     ]  # fmt: skip
     return result + _against_scalesim(case, long) + dot.figures(long)

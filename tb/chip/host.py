@@ -85,7 +85,7 @@ class Host:
             if last is None or address != last + 1:
                 await self._flush(start, run)
                 start, run = address, []
-            run.append(bytes(elements) + bytes([scale]) + bytes(31))
+            run.append(bytes(elements) + scale.to_bytes(32, "little"))
             last = address
         await self._flush(start, run)
 

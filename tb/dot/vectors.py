@@ -126,7 +126,7 @@ def _codes(format: Format, shape: tuple[int, int], rng: np.random.Generator) -> 
     return np.where(special, rng.choice(every, shape), codes).astype(np.uint8)
 
 
-def _scales(format: Format, count: int, rng: np.random.Generator) -> np.ndarray:
+def random_scales(format: Format, count: int, rng: np.random.Generator) -> np.ndarray:
     """Random scale words: near one, at the ends of the range, any bits."""
     style = rng.random(count)
     anything = rng.integers(0, 1 << scale_bits(format), count)
@@ -165,7 +165,7 @@ def adversarial(a: Format, b: Format, count: int, rng: np.random.Generator) -> n
     """Random blocks with cancellation, extreme alignments and scales, subnormals and specials, all signs."""
     a_codes, b_codes = _codes(a, (count, BLOCK), rng), _codes(b, (count, BLOCK), rng)
     _cancel(a, b, a_codes, b_codes, rng)
-    a_scale, b_scale = _scales(a, count, rng), _scales(b, count, rng)
+    a_scale, b_scale = random_scales(a, count, rng), random_scales(b, count, rng)
     alone = records(a, b, a_codes, b_codes, a_scale, b_scale, np.zeros(count, dtype=np.uint32))["expected"]
     # The accumulator: anything; the sum's own value turned around, a few units off; near it in exponent; special.
     style = rng.random(count)

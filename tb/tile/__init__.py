@@ -13,12 +13,18 @@ CONFIGS = {
     "tile_2x2_widths": TileConfig(
         rows=2, columns=2, slots=4, passes=3, activation_depth=64, formats=("E5M2", "E2M3", "E3M2", "E2M1")
     ),
+    "tile_2x3_groups": TileConfig(
+        rows=2, columns=3, slots=4, passes=4, activation_depth=64, formats=("E4M3_FP32", "INT4_BF16", "NVFP4", "E2M3")
+    ),
+    "tile_1x1_offsets": TileConfig(
+        rows=1, columns=1, slots=8, passes=3, activation_depth=64, formats=("MXINT8", "Q4_1", "UINT4_ZERO")
+    ),
     "tile_8x1": TileConfig(rows=8, columns=1, slots=8, passes=2, activation_depth=64),
     "tile_3x2": TileConfig(rows=3, columns=2, slots=8, passes=2, activation_depth=64),
     "tile_4x8": TileConfig(rows=4, columns=8, slots=2, passes=3, activation_depth=64),
     "tile_2x16": TileConfig(rows=2, columns=16, slots=2, passes=2, activation_depth=64),
 }
-DEFAULT_SUITE = ("tile_2x3", "tile_4x8", "tile_2x2_formats")
+DEFAULT_SUITE = ("tile_2x3", "tile_4x8", "tile_2x2_formats", "tile_2x3_groups")
 
 
 def _bench(name: str, config: TileConfig) -> Testbench:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from golden import weights
-from golden.formats import FORMATS
+from golden.formats import FORMATS, ScaleType, pair_problem
 from golden.machine import TileMachine, Write
 from hw.tile.config import TileConfig
 from hw.tile.isa import Memory
 from hw.tile.program import Await, Command, Destination, Halt, Matmul, Signal, encode_program
+from tb.dot.vectors import random_scales
 
 HOST = Destination(1, 0, 1)
 SPECIAL_SCALES = {"nan_scale": 0xFF, "extreme_scale": 0xFE, "tiny_scale": 0x00}
@@ -54,6 +55,9 @@ class Work:
         self.numbers = np.random.default_rng(self.seed)
         self.choice = random.Random(self.seed)
 
+        names = self.config.formats
+        self._pairs = [(a, b) for a in names for b in names if pair_problem(FORMATS[a], FORMATS[b]) is None]
+
     @property
     def granules(self) -> int:
         return sum(len(part) for part in self.image) // weights.GRANULE
@@ -61,14 +65,15 @@ class Work:
     def product(self, rows: int, inputs: int, outputs: int, record: bool = False, special: bool = False) -> Matmul:
         """Add a product of random blocks; its activations follow those of the products before."""
         result = 4096 * len(self.commands)
-        formats = [self.choice.choice(self.config.formats) for _ in range(2)]
+        formats = self.choice.choice(self._pairs)
         command = Matmul(
             rows, inputs, outputs, self.granules, self.base, self._destination(), result, 64, *formats,
             record_address=result + 4000 if record else None,
         )  # fmt: skip
         codes, scales = self._blocks(outputs, inputs, command.weight_format, special)
-        width = FORMATS[command.weight_format].bits
-        self.image.append(weights.pack(codes, scales, command.group(self.config), self.config.columns, width))
+        self.image.append(
+            weights.pack(codes, scales, command.group(self.config), self.config.columns, FORMATS[command.weight_format])
+        )
         codes, scales = self._blocks(rows, inputs, command.activation_format, special)
         k_blocks = inputs // 32
         for m in range(rows):
@@ -85,8 +90,11 @@ class Work:
 
     def _blocks(self, rows: int, inputs: int, format: str, special: bool) -> tuple[np.ndarray, np.ndarray]:
         codes = self.numbers.integers(0, 1 << FORMATS[format].bits, (rows, inputs), np.uint8)
-        scales = self.numbers.integers(120, 135, (rows, inputs // 32), np.uint8)
-        if special and self.choice.random() < 0.5:
+        if FORMATS[format].scale == ScaleType.E8M0:
+            scales = self.numbers.integers(120, 135, (rows, inputs // 32), np.uint8)
+        else:
+            scales = random_scales(FORMATS[format], rows * inputs // 32, self.numbers).reshape(rows, -1)
+        if special and scales.dtype == np.uint8 and self.choice.random() < 0.5:
             name, value = self.choice.choice(list(SPECIAL_SCALES.items()))
             scales[self.choice.randrange(rows), self.choice.randrange(inputs // 32)] = value
             self.specials.add("extreme_scale" if name == "tiny_scale" else name)

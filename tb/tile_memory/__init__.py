@@ -12,7 +12,7 @@ FORMATS = ("MXINT8", "E2M1")
 CONFIGS = {
     # Multiply-accumulates a cycle, as a square systolic array of 16 or 32 would have them.
     "tile_256": TileConfig(rows=4, columns=2, slots=4, passes=32, activation_depth=4096, formats=FORMATS),
-    "tile_1024": TileConfig(rows=8, columns=4, slots=2, passes=16, activation_depth=2048, formats=FORMATS),
+    "tile_1024": TileConfig(rows=8, columns=4, slots=4, passes=16, activation_depth=2048, formats=FORMATS),
 }
 
 

@@ -72,9 +72,7 @@ def prepare(work: Work) -> Prepared:
             placed.append((product, expected))
             commands.append(command)
             result += stride * held
-        images.append(
-            weights.pack(matrix.codes, matrix.scales, command.group(CONFIG), CONFIG.columns, matrix.format.bits)
-        )
+        images.append(weights.pack(matrix.codes, matrix.scales, command.group(CONFIG), CONFIG.columns, matrix.format))
         granule += len(images[-1]) // weights.GRANULE
     program = encode_program(CONFIG, [*commands, Halt()])
     return Prepared(program, np.concatenate(images), activations, bases, placed)
