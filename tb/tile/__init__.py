@@ -20,11 +20,15 @@ CONFIGS = {
         rows=1, columns=1, slots=8, passes=3, activation_depth=64, formats=("MXINT8", "Q4_1", "UINT4_ZERO")
     ),
     "tile_8x1": TileConfig(rows=8, columns=1, slots=8, passes=2, activation_depth=64),
+    "tile_8x4": TileConfig(rows=8, columns=4, slots=3, passes=2, activation_depth=64),
     "tile_3x2": TileConfig(rows=3, columns=2, slots=8, passes=2, activation_depth=64),
     "tile_4x8": TileConfig(rows=4, columns=8, slots=2, passes=3, activation_depth=64),
     "tile_2x16": TileConfig(rows=2, columns=16, slots=2, passes=2, activation_depth=64),
 }
-DEFAULT_SUITE = ("tile_2x3", "tile_4x8", "tile_2x2_formats", "tile_2x3_groups")
+DEFAULT_SUITE = (
+    "tile_1x1_offsets", "tile_2x3", "tile_2x2_formats", "tile_2x3_groups", "tile_3x2", "tile_4x8", "tile_8x4",
+)  # fmt: skip
+"""Rows and columns of 1, 2, 3, 4 and 8, and every format."""
 
 
 def _bench(name: str, config: TileConfig) -> Testbench:
