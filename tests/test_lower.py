@@ -71,7 +71,7 @@ def test_machines_give_the_products(positions, k_blocks, outputs, columns, seed)
         ({"weight_format": "E4M3"}, "E4M3 is not built into this tile; it has MXINT8"),
         ({"activation_base": 64}, "do not fit in an activation memory of 64 blocks"),
         ({"weight_address": 1 << 32}, "weight_address must be from 0 to 4294967295"),
-        ({"result_address": -1}, "result_address must be from 0 to 16777215, not -1"),
+        ({"result_address": -1}, "result_address must be from 0 to 4194303, not -1"),
     ],
 )
 def test_a_product_that_the_tile_cannot_do_is_refused(change, message):

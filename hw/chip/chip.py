@@ -1,6 +1,6 @@
 """The chip: tiles with their memory controllers on a mesh, and the host port at node (0, 0)."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,7 +20,8 @@ class Chip(wiring.Component):
     """Everything of one configuration but the DRAM devices.
 
     Tile t is node (t % columns, t // columns) and owns HBM channel t. Programs come to a tile as REQUEST flits,
-    activations to all as COLLECTIVE ones, results and signals go to the host as RESPONSE ones.
+    activation blocks and granules for the vector memories, from the host and from tiles, as COLLECTIVE ones; results
+    and signals go to the host as RESPONSE ones.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class Chip(wiring.Component):
         self._to_network(m, tile, mesh, endpoint)
 
     def _from_network(self, m: Module, tile: Tile, mesh: Mesh, endpoint: int) -> None:
-        """Remote writes of both classes, activations first; a tile takes one a cycle and never waits."""
+        """Remote writes of both classes, COLLECTIVE first; a tile takes one a cycle and waits on nothing but itself."""
         activations = mesh.receive[endpoint][TrafficClass.COLLECTIVE]
         programs = mesh.receive[endpoint][TrafficClass.REQUEST]
         m.d.comb += [
@@ -113,17 +114,19 @@ class Chip(wiring.Component):
             m.d.comb += tile.i.payload.eq(activations.payload.payload)
 
     def _to_network(self, m: Module, tile: Tile, mesh: Mesh, endpoint: int) -> None:
-        sends = mesh.send[endpoint][TrafficClass.RESPONSE]
-        header, node = sends.payload.header, tile.o.payload.destination
-        m.d.comb += [
-            sends.valid.eq(tile.o.valid),
-            tile.o.ready.eq(sends.ready),
-            sends.payload.payload.eq(tile.o.payload.write),
-            header.kind.eq(Kind.WRITE),
-            header.last.eq(1),
-            header.destination.x_first.eq(node.x),
-            header.destination.x_last.eq(node.x),
-            header.destination.y_first.eq(node.y),
-            header.destination.y_last.eq(node.y),
-            header.destination.port.eq(node.port),
-        ]
+        """What a tile sends to tiles is COLLECTIVE, what it sends to the host is RESPONSE."""
+        place = tile.o.payload.destination
+        to_host = place.port != 0
+        for traffic, wanted in ((TrafficClass.RESPONSE, to_host), (TrafficClass.COLLECTIVE, ~to_host)):
+            sends = mesh.send[endpoint][traffic]
+            header = sends.payload.header
+            m.d.comb += [
+                sends.valid.eq(tile.o.valid & wanted),
+                sends.payload.payload.eq(tile.o.payload.write),
+                header.kind.eq(Kind.WRITE),
+                header.last.eq(1),
+                *(header.destination[field].eq(place[field]) for field in ("x_first", "x_last", "y_first", "y_last")),
+                header.destination.port.eq(place.port),
+            ]
+        responses, collective = mesh.send[endpoint][TrafficClass.RESPONSE], mesh.send[endpoint][TrafficClass.COLLECTIVE]
+        m.d.comb += tile.o.ready.eq(Mux(to_host, responses.ready, collective.ready))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from golden.formats import FORMATS
+from golden.formats import FORMATS, ScaleType
 
 __all__ = ["LANES", "TILE_FORMATS", "TileConfig"]
 
@@ -35,6 +35,9 @@ class TileConfig:
         Granules between the memory and the array, 4 to 1024.
     formats : tuple of str
         Block formats of the multipliers, any of `TILE_FORMATS`, on either side of a product.
+    vector_depth : int
+        Granules of the vector memory, 2 to 65536; 0: no vector unit. With one, the tile quantises to those of its
+        formats that have E8M0 scales.
     """
 
     rows: int = 8
@@ -45,6 +48,7 @@ class TileConfig:
     instruction_depth: int = 64
     weight_queue: int = 64
     formats: tuple[str, ...] = ("MXINT8",)
+    vector_depth: int = 0
 
     def __post_init__(self) -> None:
         limits = {
@@ -55,12 +59,22 @@ class TileConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 raise ValueError(f"tile.{name} must be an integer from {low} to {high}, not {value!r}")
+        depth = self.vector_depth
+        if not isinstance(depth, int) or isinstance(depth, bool) or (depth and not 2 <= depth <= 65536):
+            raise ValueError(f"tile.vector_depth must be 0 (no vector unit) or 2 to 65536, not {depth!r}")
         object.__setattr__(self, "formats", tuple(self.formats))
         for name in self.formats:
             if name not in TILE_FORMATS:
                 raise ValueError(f"tile.formats has {name!r}; allowed are {', '.join(TILE_FORMATS)}")
         if not self.formats:
             raise ValueError(f"tile.formats is empty; allowed are {', '.join(TILE_FORMATS)}")
+        if depth and not self.quantised_formats:
+            raise ValueError(f"a vector unit needs a format with E8M0 scales among tile.formats, not {self.formats}")
+
+    @property
+    def quantised_formats(self) -> tuple[str, ...]:
+        """Formats that the tile's quantiser makes: its own with E8M0 scales."""
+        return tuple(name for name in self.formats if FORMATS[name].scale == ScaleType.E8M0)
 
     @property
     def fragments(self) -> int:

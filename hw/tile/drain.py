@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.fifo import StreamFifo
 from hw.tile.config import LANES, TileConfig
-from hw.tile.isa import Counters, Memory, Node, RemoteWrite
+from hw.tile.isa import Counters, Memory, Rectangle, RemoteWrite
 from hw.tile.issue import BANKS, accumulator_address, accumulator_address_width, group_layout
 
 __all__ = ["DrainEngine", "Outgoing"]
@@ -14,10 +14,21 @@ __all__ = ["DrainEngine", "Outgoing"]
 RECORD_GRANULES = 2
 
 
+def _to_node(rectangle: data.View, node: data.View) -> list[Value]:
+    """Assignments that make a rectangle of one node."""
+    return [
+        rectangle.x_first.eq(node.x),
+        rectangle.x_last.eq(node.x),
+        rectangle.y_first.eq(node.y),
+        rectangle.y_last.eq(node.y),
+        rectangle.port.eq(node.port),
+    ]
+
+
 class Outgoing(data.Struct):
     """A remote write and where it goes."""
 
-    destination: Node
+    destination: Rectangle
     write: RemoteWrite
 
 
@@ -68,7 +79,7 @@ class DrainEngine(wiring.Component):
         position, row, pass_, slot = Signal(13), Signal.like(self.row), Signal(7), Signal(7)
         piece = Signal(range(max(2, config.pieces)))
         before = Signal(16)  # granules that a position has from the job's earlier groups
-        line, offset = Signal(24), Signal(16)  # granules from position 0 to this one; granules sent of this one
+        line, offset = Signal(22), Signal(16)  # granules from position 0 to this one; granules sent of this one
         recording, record_index = Signal(), Signal(range(RECORD_GRANULES))
 
         room = Signal()
@@ -102,8 +113,9 @@ class DrainEngine(wiring.Component):
             m.d.sync += before.eq(Mux(group.last, 0, before + offset + 1))
 
         # One cycle later the values are here; the group may be gone by then.
-        arrived, emit, destination = Signal(), Signal(), Signal(Node)
-        address, arrived_fragment, arrived_piece = Signal(24), Signal.like(slot), Signal.like(piece)
+        arrived, emit, destination = Signal(), Signal(), Signal(Rectangle)
+        counter = Signal.like(job.counter)
+        address, arrived_fragment, arrived_piece = Signal(22), Signal.like(slot), Signal.like(piece)
         m.d.sync += [
             arrived.eq(step),
             emit.eq(step & granule_done),
@@ -112,6 +124,7 @@ class DrainEngine(wiring.Component):
             arrived_piece.eq(piece),
             self.row.eq(row),
             destination.eq(job.destination),
+            counter.eq(job.counter),
         ]
         lanes = self._pack(m, arrived, arrived_fragment, arrived_piece)
         write = queue.i.payload.write
@@ -121,6 +134,7 @@ class DrainEngine(wiring.Component):
             queue.i.payload.destination.eq(destination),
             write.memory.eq(Memory.RESULTS),
             write.address.eq(address),
+            write.counter.eq(counter),
             write.data.elements.as_value().eq(lanes),
         ]
         self._release(m, end, recording, record_index, queue)
@@ -159,8 +173,9 @@ class DrainEngine(wiring.Component):
         with m.If(recording & settled & queue.i.ready):
             m.d.comb += [
                 queue.i.valid.eq(1),
-                queue.i.payload.destination.eq(group.job.destination),
+                *_to_node(queue.i.payload.destination, group.job.record_destination),
                 write.address.eq(group.job.record_address + index),
+                write.counter.eq(0),
                 write.data.elements.as_value().eq(counters.word_select(index, LANES * 32)),
             ]
             m.d.sync += index.eq(index + 1)

@@ -7,11 +7,19 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, enum
 
 from hw.numerics.formats import ElementFormat
+from hw.vector.isa import STREAMS, EngineCommand
+from hw.vector.unit import Place
 
 __all__ = [
-    "COUNTERS", "Block", "Counters", "Instruction", "Memory", "Node", "Opcode", "RemoteWrite", "TileError",
-    "WeightRange",
+    "ARRIVALS", "COUNTERS", "ROW_BITS", "Block", "Counters", "Instruction", "Memory", "MoveInstruction", "Node", "Opcode",
+    "PlacesInstruction", "Rectangle", "RemoteWrite", "TileError", "VectorInstruction", "WeightRange",
 ]  # fmt: skip
+
+ARRIVALS = 4
+"""Arrival counters of a tile."""
+
+ROW_BITS = 6
+"""Bits of an activation block's address that name the array row; the rest is the index in the row's memory."""
 
 
 class Opcode(enum.Enum, shape=4):
@@ -22,9 +30,17 @@ class Opcode(enum.Enum, shape=4):
     MATMUL = 1
     """One matrix product: activations in the tile's memory times weights in its HBM, results to `destination`."""
     AWAIT = 2
-    """Wait for `count` received activation blocks, and take them off the count of received ones."""
+    """Wait until arrival counter `counter` has counted `count` remote writes, and take them off it."""
     SIGNAL = 3
     """Tell the host `tag`, behind all results of earlier instructions."""
+    PLACES = 4
+    """Where the streams of the VECTOR instructions behind it lie (`PlacesInstruction`)."""
+    VECTOR = 5
+    """One command of the vector unit (`VectorInstruction`); done when its results are in the vector memory."""
+    QUANTISE = 6
+    """Rows of the vector memory as activation blocks to `destination`; done when they are sent."""
+    SEND = 7
+    """Rows of the vector memory as they are, as results to `destination`; done when they are sent."""
 
 
 class Memory(enum.Enum, shape=2):
@@ -35,7 +51,7 @@ class Memory(enum.Enum, shape=2):
     PROGRAM = 1
     """A tile's instruction."""
     RESULTS = 2
-    """A granule of the host port's result memory."""
+    """At the host port: a granule of its result memory. At a tile: a granule of its vector memory."""
     SIGNAL = 3
     """At the host port: its signal counter, the data is the tag. At a tile: start the program, counters at zero."""
 
@@ -48,10 +64,14 @@ class Block(data.Struct):
 
 
 class RemoteWrite(data.Struct):
-    """Payload of a flit: one granule or block, and where it goes at the destination."""
+    """Payload of a flit: one granule or block, and where it goes at the destination.
+
+    An activation block or a granule that comes to a tile adds one to the tile's arrival counter `counter`.
+    """
 
     memory: Memory
-    address: 24
+    address: 22
+    counter: range(ARRIVALS)
     data: Block
 
 
@@ -70,15 +90,26 @@ class Node(data.Struct):
     port: 1
 
 
+class Rectangle(data.Struct):
+    """Local port `port` of every node of a rectangle; of more than one node it is port 0."""
+
+    x_first: 6
+    x_last: 6
+    y_first: 6
+    y_last: 6
+    port: 1
+
+
 class Instruction(data.Struct):
-    """All fields of all instructions; an instruction ignores what its opcode does not name.
+    """Fields of HALT, MATMUL, AWAIT and SIGNAL; an instruction ignores what its opcode does not name.
 
     MATMUL: [rows, k_blocks*32] activations of `activation_format` at `activation_base` (row m, block k is block
     `activation_base + (m // array rows) * k_blocks + k` of array row `m % array rows`), times the weights of
     `weight_format` at granule `weight_address` and on (layout in docs/interfaces.md, groups of `slots` * array columns
     outputs; `slot_columns` = outputs / array columns). Position m's results go to granules
-    `result_address + m * result_stride` and on. `passes` = ceil(rows / array rows). With `record`, the counters follow
-    at granules `record_address` and on, behind the results.
+    `result_address + m * result_stride` and on at `destination`, and count on arrival counter `counter` of tiles.
+    `passes` = ceil(rows / array rows). With `record`, the counters follow at granules `record_address` and on of
+    `record_destination`, behind the results.
     """
 
     opcode: Opcode
@@ -91,13 +122,52 @@ class Instruction(data.Struct):
     rows: 13
     passes: 7
     activation_base: 16
-    destination: Node
-    result_address: 24
+    destination: Rectangle
+    result_address: 22
     result_stride: 16
+    counter: range(ARRIVALS)
     record: 1
-    record_address: 24
+    record_address: 22
+    record_destination: Node
     count: 24
-    padding: 39
+    padding: 16
+
+
+class PlacesInstruction(data.Struct):
+    """PLACES: what `hw.vector.unit.UnitCommand` has besides the engine's command; places are granules."""
+
+    opcode: Opcode
+    operands: data.ArrayLayout(Place, len(STREAMS))
+    result: Place
+    reduced: 16
+    early: 1
+
+
+class VectorInstruction(data.Struct):
+    """VECTOR: the engine's command."""
+
+    opcode: Opcode
+    engine: EngineCommand
+
+
+class MoveInstruction(data.Struct):
+    """QUANTISE and SEND: `rows` rows from granules `source + m * source_stride` of the vector memory.
+
+    QUANTISE: rows of `length` blocks of 32 FP32 values, in format `element`: row m, block k becomes block `target +
+    (m // array rows) * target_stride + k` of array row `m % array rows`. SEND: rows of `length` granules, to granules
+    `target + m * target_stride`. They count on arrival counter `counter` of tiles.
+    """
+
+    opcode: Opcode
+    element: ElementFormat
+    rows: 13
+    length: 12
+    source: 16
+    source_stride: 16
+    destination: Rectangle
+    counter: range(ARRIVALS)
+    target: 22
+    target_stride: 16
 
 
 assert data.Layout.cast(Instruction).size == 256, "an instruction is a granule"
@@ -125,6 +195,8 @@ COUNTERS = (
     "activation_blocks",  # blocks received
     "result_granules",  # granules sent
     "weight_wait",  # cycles in which the memory had a granule and the tile did not take it
+    "stall_vector",  # no job: the program was in VECTOR, QUANTISE or SEND
+    "vector",  # cycles of VECTOR, QUANTISE and SEND, whether the array had a job or not
 )
 """Counters of a tile, 32 bits each, in the order of a record (two granules, zero padded)."""
 

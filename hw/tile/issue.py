@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
 from hw.tile.config import TileConfig
-from hw.tile.isa import Node
+from hw.tile.isa import ARRIVALS, Node, Rectangle
 
 __all__ = [
     "BANKS", "IssueEngine", "IssueStalls", "Job", "accumulator_address", "accumulator_address_width", "group_layout",
@@ -32,11 +32,13 @@ class Job(data.Struct):
     rows: 13
     passes: 7
     activation_base: 16
-    destination: Node
-    result_address: 24
+    destination: Rectangle
+    result_address: 22
     result_stride: 16
+    counter: range(ARRIVALS)
     record: 1
-    record_address: 24
+    record_address: 22
+    record_destination: Node
     local: 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from amaranth.lib import data
 
@@ -13,8 +14,8 @@ from hw.tile.config import TileConfig
 from hw.tile.isa import Instruction, Opcode
 
 __all__ = [
-    "Await", "Command", "Destination", "Halt", "Matmul", "ProgramError", "Signal", "encode", "encode_program",
-    "slots_for",
+    "Await", "Command", "Destination", "Halt", "Matmul", "ProgramError", "Signal", "check_widths", "encode",
+    "encode_program", "slots_for",
 ]  # fmt: skip
 
 
@@ -24,18 +25,27 @@ class ProgramError(ValueError):
 
 @dataclass(frozen=True)
 class Destination:
-    """A port of the mesh."""
+    """A port of the mesh; with `x_last` or `y_last`, port 0 of every node of a rectangle from (x, y) on."""
 
     x: int
     y: int
     port: int = 0
+    x_last: int | None = None
+    y_last: int | None = None
+
+    def rectangle(self) -> dict[str, int]:
+        """Fields of `hw.tile.isa.Rectangle`. Raises ProgramError for a rectangle that is none."""
+        x_last, y_last = self.x if self.x_last is None else self.x_last, self.y if self.y_last is None else self.y_last
+        if x_last < self.x or y_last < self.y or (self.port and (x_last, y_last) != (self.x, self.y)):
+            raise ProgramError(f"A destination is one port, or port 0 of a rectangle of nodes, not {self}")
+        return {"x_first": self.x, "x_last": x_last, "y_first": self.y, "y_last": y_last, "port": self.port}
 
 
 @dataclass(frozen=True)
 class Matmul:
     """[rows, inputs] activations times [outputs, inputs] weights; fields as in `hw.tile.isa.Instruction`.
 
-    `record_address` None: no record.
+    `record_address` None: no record; `record_destination` None: where the results go.
     """
 
     rows: int
@@ -49,6 +59,8 @@ class Matmul:
     activation_format: str = "MXINT8"
     weight_format: str = "MXINT8"
     record_address: int | None = None
+    record_destination: Destination | None = None
+    counter: int = 0
 
     def fields(self, config: TileConfig) -> dict[str, object]:
         """Instruction fields. Raises ProgramError for what the tile cannot do."""
@@ -80,13 +92,15 @@ class Matmul:
             "rows": self.rows,
             "passes": passes,
             "activation_base": self.activation_base,
-            "destination": _node(self.destination),
+            "destination": self.destination.rectangle(),
             "result_address": self.result_address,
             "result_stride": self.result_stride,
+            "counter": self.counter,
             "record": int(self.record_address is not None),
             "record_address": self.record_address or 0,
+            "record_destination": _node(self.record_destination or self.destination),
         }
-        _check_widths(fields)
+        check_widths(fields, Instruction)
         return fields
 
     def group(self, config: TileConfig) -> int:
@@ -102,12 +116,15 @@ class Matmul:
 
 @dataclass(frozen=True)
 class Await:
-    """Wait for `count` activation blocks."""
+    """Wait for `count` activation blocks and granules on arrival counter `counter`."""
 
     count: int
+    counter: int = 0
 
     def fields(self, config: TileConfig) -> dict[str, object]:
-        return {"opcode": Opcode.AWAIT, "count": self.count}
+        fields = {"opcode": Opcode.AWAIT, "count": self.count, "counter": self.counter}
+        check_widths(fields, Instruction)
+        return fields
 
 
 @dataclass(frozen=True)
@@ -118,7 +135,7 @@ class Signal:
     destination: Destination
 
     def fields(self, config: TileConfig) -> dict[str, object]:
-        return {"opcode": Opcode.SIGNAL, "count": self.tag, "destination": _node(self.destination)}
+        return {"opcode": Opcode.SIGNAL, "count": self.tag, "destination": self.destination.rectangle()}
 
 
 @dataclass(frozen=True)
@@ -129,7 +146,13 @@ class Halt:
         return {"opcode": Opcode.HALT}
 
 
-Command = Matmul | Await | Signal | Halt
+class VectorSide(Protocol):
+    """A command of the vector side (`hw.tile.vector_program`): one or more instructions."""
+
+    def words(self, config: TileConfig) -> list[int]: ...
+
+
+Command = Matmul | Await | Signal | Halt | VectorSide
 
 
 def slots_for(config: TileConfig, outputs: int) -> int:
@@ -139,27 +162,39 @@ def slots_for(config: TileConfig, outputs: int) -> int:
     return -(-slot_columns // groups)
 
 
-def encode(config: TileConfig, command: Command) -> int:
+def encode(config: TileConfig, command: Matmul | Await | Signal | Halt) -> int:
     """The 256-bit instruction. Raises ProgramError for what the tile cannot do."""
     return int(Instruction.const(command.fields(config)).as_bits())
+
+
+def encode_all(config: TileConfig, commands: Sequence[Command]) -> list[int]:
+    """The instructions of all commands."""
+    plain = (Matmul, Await, Signal, Halt)
+    return [
+        word
+        for command in commands
+        for word in ([encode(config, command)] if isinstance(command, plain) else command.words(config))
+    ]
 
 
 def encode_program(config: TileConfig, commands: Sequence[Command]) -> list[int]:
     """All instructions of a program, which must end with Halt and fit in the tile's program memory."""
     if not commands or not isinstance(commands[-1], Halt):
         raise ProgramError("A program must end with Halt")
-    if len(commands) > config.instruction_depth:
-        raise ProgramError(f"A program has at most {config.instruction_depth} instructions, not {len(commands)}")
-    return [encode(config, command) for command in commands]
+    words = encode_all(config, commands)
+    if len(words) > config.instruction_depth:
+        raise ProgramError(f"A program has at most {config.instruction_depth} instructions, not {len(words)}")
+    return words
 
 
 def _node(destination: Destination) -> dict[str, int]:
     return {"x": destination.x, "y": destination.y, "port": destination.port}
 
 
-def _check_widths(fields: dict[str, object]) -> None:
+def check_widths(fields: dict[str, object], instruction: type[data.Struct]) -> None:
+    """Raises ProgramError where a number does not fit in its field."""
     for name, value in fields.items():
         if isinstance(value, int):
-            width = data.Layout.cast(Instruction)[name].width
+            width = data.Layout.cast(instruction)[name].width
             if not 0 <= value < 1 << width:
                 raise ProgramError(f"{name} must be from 0 to {(1 << width) - 1}, not {value}")

@@ -1,6 +1,6 @@
 """Runs a tile's program: fetches weights ahead, hands products to the array, waits, signals."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,20 +10,30 @@ from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
 from hw.tile.config import TileConfig
 from hw.tile.drain import Outgoing
-from hw.tile.isa import Instruction, Memory, Opcode, TileError, WeightRange
+from hw.tile.isa import (
+    ARRIVALS, Instruction, Memory, MoveInstruction, Opcode, PlacesInstruction, TileError, VectorInstruction, WeightRange,
+)  # fmt: skip
 from hw.tile.issue import Job
 from hw.tile.unpack import WeightStream
+from hw.tile.vector import MAX_LENGTH
+from hw.vector.engine import refuses
+from hw.vector.unit import UnitCommand
 
 __all__ = ["Sequencer"]
+
+
+def _seen_as(layout: type[data.Struct], word: Value) -> data.View:
+    return data.View(layout, word[: data.Layout.cast(layout).size])
 
 
 class Sequencer(wiring.Component):
     """Two readers of one program: the fetcher asks for the weights of every MATMUL, the executor runs everything.
 
     The fetcher runs ahead as far as the memory's queues let it, so that weights are there before the activations that
-    an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works. A
-    MATMUL that the tile cannot do (format not built, size zero or too large) stops the tile with an error; so does an
-    unknown opcode. The fetcher stops at the same instruction.
+    an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works; VECTOR,
+    QUANTISE and SEND are done when it goes on. An instruction that the tile cannot do (format not built, size zero or
+    too large, no vector unit) stops the tile with an error; so does an unknown opcode. The fetcher stops at the same
+    instruction.
 
     Parameters
     ----------
@@ -33,12 +43,13 @@ class Sequencer(wiring.Component):
     --------------------
     start: a pulse: run the program from instruction 0.
     write_enable, write_address, write_data: an instruction into the program memory.
-    arrived: an activation block came in this cycle.
+    arrived, arrival_counter: an activation block or a granule came in this cycle, and the counter that it names.
     descriptors: what to read from the memory; matrices: what is in it.
     jobs: products for the array.
     signals: signals to the host, given when everything before is sent.
     quiet: the array has nothing under way and nothing to send.
-    awaiting: the executor waits for activations.
+    vector, moves: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
+    awaiting: the executor waits for arrivals; vector_busy: for the vector side.
     running, done, error: state of the program; `done` and `error` hold until the next start.
     """
 
@@ -51,12 +62,17 @@ class Sequencer(wiring.Component):
                 "write_address": In(range(config.instruction_depth)),
                 "write_data": In(256),
                 "arrived": In(1),
+                "arrival_counter": In(range(ARRIVALS)),
                 "descriptors": Out(stream.Signature(WeightRange)),
                 "matrices": Out(stream.Signature(WeightStream)),
                 "jobs": Out(stream.Signature(Job)),
                 "signals": Out(stream.Signature(Outgoing)),
                 "quiet": In(1),
+                "vector": Out(stream.Signature(UnitCommand)),
+                "moves": Out(stream.Signature(MoveInstruction)),
+                "vector_idle": In(1, init=1),
                 "awaiting": Out(1),
+                "vector_busy": Out(1),
                 "running": Out(1),
                 "done": Out(1),
                 "error": Out(TileError),
@@ -92,7 +108,8 @@ class Sequencer(wiring.Component):
             & (instruction.passes <= config.passes)
             & (instruction.activation_base + instruction.passes * instruction.k_blocks <= config.activation_depth)
         )
-        with m.If(instruction.opcode.as_value() > max(opcode.value for opcode in Opcode)):
+        highest = Opcode.SEND if config.vector_depth else Opcode.SIGNAL
+        with m.If(instruction.opcode.as_value() > highest.value):
             m.d.comb += error.eq(TileError.OPCODE)
         with m.Elif(instruction.opcode == Opcode.MATMUL):
             with m.If(~fits):
@@ -100,6 +117,18 @@ class Sequencer(wiring.Component):
             pair = Cat(instruction.activation_format, instruction.weight_format)
             with m.If(~pair.matches(*self._pairs())):
                 m.d.comb += error.eq(TileError.FORMAT)
+        if config.vector_depth:
+            word = instruction.as_value()
+            move, vector = (_seen_as(layout, word) for layout in (MoveInstruction, VectorInstruction))
+            with m.If((vector.opcode == Opcode.VECTOR) & refuses(vector.engine, MAX_LENGTH)):
+                m.d.comb += error.eq(TileError.SIZE)
+            quantise = move.opcode == Opcode.QUANTISE
+            with m.If(quantise | (move.opcode == Opcode.SEND)):
+                with m.If((move.rows == 0) | (move.length == 0)):
+                    m.d.comb += error.eq(TileError.SIZE)
+                known = move.element.as_value().matches(*(ElementFormat[n].value for n in config.quantised_formats))
+                with m.If(quantise & ~known):
+                    m.d.comb += error.eq(TileError.FORMAT)
         return error
 
     def _pairs(self) -> list[Const]:
@@ -163,9 +192,13 @@ class Sequencer(wiring.Component):
             signal.write.memory.eq(Memory.SIGNAL),
             signal.write.data.elements.as_value().eq(instruction.count),
         ]
-        received, taken = Signal(24), Signal(24)
-        m.d.sync += received.eq(received + self.arrived - taken)
-        finished = self.quiet & ~jobs.o.valid
+        received = Signal(data.ArrayLayout(24, ARRIVALS))
+        taken = Signal(24)
+        for index in range(ARRIVALS):
+            more, less = self.arrived & (self.arrival_counter == index), Mux(instruction.counter == index, taken, 0)
+            m.d.sync += received[index].eq(received[index] + more - less)
+        finished = self.quiet & ~jobs.o.valid & self.vector_idle
+        vector_advance = self._vector(m, read.data.as_value())
         with m.FSM(name="executor"):
             with m.State("STOPPED"):
                 with m.If(self.start):
@@ -183,11 +216,16 @@ class Sequencer(wiring.Component):
                         with m.Case(Opcode.MATMUL):
                             m.d.comb += [jobs.i.valid.eq(1), advance.eq(jobs.i.ready)]
                         with m.Case(Opcode.AWAIT):
-                            m.d.comb += [advance.eq(received >= instruction.count), self.awaiting.eq(~advance)]
+                            m.d.comb += [advance.eq(received[instruction.counter] >= instruction.count), self.awaiting.eq(~advance)]
                             with m.If(advance):
                                 m.d.comb += taken.eq(instruction.count)
                         with m.Case(Opcode.SIGNAL):
                             m.d.comb += [self.signals.valid.eq(finished), advance.eq(finished & self.signals.ready)]
+                        if self.config.vector_depth:
+                            with m.Case(Opcode.PLACES):
+                                m.d.comb += advance.eq(1)
+                            with m.Case(Opcode.VECTOR, Opcode.QUANTISE, Opcode.SEND):
+                                m.d.comb += [self.vector_busy.eq(1), advance.eq(vector_advance)]
                         with m.Default():
                             m.next = "STOP"
                 with m.If(advance):
@@ -197,3 +235,25 @@ class Sequencer(wiring.Component):
                 with m.If(finished):
                     m.d.sync += [self.running.eq(0), self.done.eq(1)]
                     m.next = "STOPPED"
+
+    def _vector(self, m: Module, word: Value) -> Value:
+        """Commands of the vector side while the executor is at one; whether the one on offer is done."""
+        if not self.config.vector_depth:
+            return Const(0)
+        layouts = (PlacesInstruction, VectorInstruction, MoveInstruction)
+        places, vector, move = (_seen_as(layout, word) for layout in layouts)
+        held = Signal(PlacesInstruction)
+        with m.If(places.opcode == Opcode.PLACES):
+            m.d.sync += held.eq(places)
+        command = self.vector.payload
+        m.d.comb += [
+            command.engine.eq(vector.engine),
+            command.operands.eq(held.operands),
+            command.result.eq(held.result),
+            command.reduced.eq(held.reduced),
+            command.early.eq(held.early),
+            self.vector.valid.eq(self.vector_busy & (vector.opcode == Opcode.VECTOR)),
+            self.moves.payload.eq(move),
+            self.moves.valid.eq(self.vector_busy & (move.opcode != Opcode.VECTOR) & self.vector_idle),
+        ]
+        return (self.vector.valid & self.vector.ready) | (self.moves.valid & self.moves.ready)

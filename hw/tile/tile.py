@@ -1,4 +1,4 @@
-"""The tile: sequencer, weight path, array, counters, and its doors to the memory and the network."""
+"""The tile: sequencer, weight path, array, vector side, counters, and its doors to the memory and the network."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,14 +10,12 @@ from hw.tile.collect import WeightCollector
 from hw.tile.config import TileConfig
 from hw.tile.counters import CounterFile
 from hw.tile.drain import Outgoing
-from hw.tile.isa import Counters, Memory, RemoteWrite, TileError, WeightRange
+from hw.tile.isa import ROW_BITS, Counters, Memory, RemoteWrite, TileError, WeightRange
 from hw.tile.sequencer import Sequencer
 from hw.tile.unpack import GRANULE, FrameUnpacker
+from hw.tile.vector import VectorPath
 
 __all__ = ["Tile"]
-
-ROW_BITS = 6
-"""Bits of an activation address that name the array row; the rest is the index in the row's memory."""
 
 
 class Tile(wiring.Component):
@@ -32,8 +30,9 @@ class Tile(wiring.Component):
     running, done, error: state of the program.
     counters: see `hw.tile.isa.COUNTERS`.
     descriptors: granules to read from the tile's memory; granules: what was read, in order.
-    i: remote writes from the network (activation blocks, instructions, the start of the program); never refused.
-    o: remote writes to the network (results, counters, signals), in program order.
+    i: remote writes from the network (activation blocks, granules for the vector memory, instructions, the start of
+        the program). Only a granule for the vector memory ever waits, and no longer than the vector unit writes there.
+    o: remote writes to the network (results, activation blocks, counters, signals); signals behind all before them.
     """
 
     def __init__(self, config: TileConfig):
@@ -68,8 +67,16 @@ class Tile(wiring.Component):
         wiring.connect(m, unpacker.blocks, collector.blocks)
         wiring.connect(m, collector.sets, array.sets)
         wiring.connect(m, sequencer.jobs, array.jobs)
-        self._receive(m, sequencer, array)
-        self._send(m, sequencer, array)
+        vector = None
+        if config.vector_depth:
+            m.submodules.vector = vector = VectorPath(config)
+            wiring.connect(m, sequencer.vector, vector.command)
+            wiring.connect(m, sequencer.moves, vector.move)
+            m.d.comb += sequencer.vector_idle.eq(vector.idle)
+        else:
+            m.d.comb += sequencer.vector_idle.eq(1)
+        self._receive(m, sequencer, array, vector)
+        self._send(m, sequencer, array, vector)
         m.d.comb += [
             sequencer.quiet.eq(~array.busy),
             self.running.eq(sequencer.running),
@@ -81,8 +88,8 @@ class Tile(wiring.Component):
         self._count(m, sequencer, array, counters)
         return m
 
-    def _receive(self, m: Module, sequencer: Sequencer, array: Array) -> None:
-        """Remote writes go to the memory that they name; one a cycle, always accepted."""
+    def _receive(self, m: Module, sequencer: Sequencer, array: Array, vector: VectorPath | None) -> None:
+        """Remote writes go to the memory that they name; one a cycle."""
         write = self.i.payload
         to = {memory: Signal(name=f"write_{memory.name.lower()}") for memory in Memory}
         m.d.comb += self.i.ready.eq(1)
@@ -92,20 +99,40 @@ class Tile(wiring.Component):
             array.write_row.eq(write.address[:ROW_BITS]),
             array.write_address.eq(write.address[ROW_BITS:]),
             array.write_data.eq(write.data),
-            sequencer.arrived.eq(to[Memory.ACTIVATIONS]),
+            sequencer.arrived.eq(to[Memory.ACTIVATIONS] | (to[Memory.RESULTS] & self.i.ready)),
+            sequencer.arrival_counter.eq(write.counter),
             sequencer.write_enable.eq(to[Memory.PROGRAM]),
             sequencer.write_address.eq(write.address),
             sequencer.write_data.eq(write.data.elements.as_value()),
             sequencer.start.eq(to[Memory.SIGNAL]),
         ]
+        if vector is not None:
+            m.d.comb += [
+                vector.load.valid.eq(to[Memory.RESULTS]),
+                vector.load.payload.address.eq(write.address),
+                vector.load.payload.elements.eq(write.data.elements.as_value()),
+            ]
+            with m.If(write.memory == Memory.RESULTS):
+                m.d.comb += self.i.ready.eq(vector.load.ready)
 
-    def _send(self, m: Module, sequencer: Sequencer, array: Array) -> None:
-        """Results before signals: a signal is offered only when the array has nothing left to send."""
-        m.d.comb += self.o.valid.eq(array.o.valid | sequencer.signals.valid)
-        with m.If(array.o.valid):
-            m.d.comb += [self.o.payload.eq(array.o.payload), array.o.ready.eq(self.o.ready)]
-        with m.Else():
-            m.d.comb += [self.o.payload.eq(sequencer.signals.payload), sequencer.signals.ready.eq(self.o.ready)]
+    def _send(self, m: Module, sequencer: Sequencer, array: Array, vector: VectorPath | None) -> None:
+        """The array's results before the vector side's; a signal is offered only when both have nothing left."""
+        sources = [array.o, *([vector.o] if vector is not None else []), sequencer.signals]
+        choice, held, chosen = Signal(range(len(sources))), Signal(range(len(sources))), Signal()
+        for index, source in reversed(list(enumerate(sources))):
+            with m.If(source.valid):
+                m.d.comb += choice.eq(index)
+        with m.If(chosen):  # what was offered and not taken stays
+            m.d.comb += choice.eq(held)
+        m.d.sync += [held.eq(choice), chosen.eq(self.o.valid & ~self.o.ready)]
+        with m.Switch(choice):
+            for index, source in enumerate(sources):
+                with m.Case(index):
+                    m.d.comb += [
+                        self.o.payload.eq(source.payload),
+                        self.o.valid.eq(source.valid),
+                        source.ready.eq(self.o.ready),
+                    ]
 
     def _count(self, m: Module, sequencer: Sequencer, array: Array, counters: CounterFile) -> None:
         grow, running = counters.increments, self.running
@@ -119,9 +146,11 @@ class Tile(wiring.Component):
             grow.stall_results.eq(running & array.stalls.results),
             grow.stall_order.eq(running & array.stalls.order),
             grow.stall_activations.eq(no_job & sequencer.awaiting),
-            grow.idle.eq(no_job & ~sequencer.awaiting),
+            grow.stall_vector.eq(no_job & sequencer.vector_busy),
+            grow.vector.eq(sequencer.vector_busy),
+            grow.idle.eq(no_job & ~sequencer.awaiting & ~sequencer.vector_busy),
             grow.weight_granules.eq(self.granules.valid & self.granules.ready),
             grow.weight_wait.eq(running & self.granules.valid & ~self.granules.ready),
-            grow.activation_blocks.eq(sequencer.arrived),
+            grow.activation_blocks.eq(self.i.valid & (self.i.payload.memory == Memory.ACTIVATIONS)),
             grow.result_granules.eq(self.o.valid & self.o.ready),
         ]

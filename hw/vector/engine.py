@@ -14,7 +14,7 @@ from hw.vector.lane import Lane, LaneOperands
 from hw.vector.pipeline import delay
 from hw.vector.reduce import Reducer
 
-__all__ = ["OperandSelect", "VectorEngine", "result_layout"]
+__all__ = ["OperandSelect", "VectorEngine", "refuses", "result_layout"]
 
 OPERANDS = ("x", "y", "z", "w", "v")
 
@@ -22,6 +22,18 @@ OPERANDS = ("x", "y", "z", "w", "v")
 def result_layout(lanes: int) -> data.StructLayout:
     """A beat of results: the elements, and which of them exist (the last beat of a row may be short)."""
     return data.StructLayout({"elements": data.ArrayLayout(unsigned(32), lanes), "keep": unsigned(lanes)})
+
+
+def refuses(command: data.View, max_length: int) -> Value:
+    """Whether an engine for reductions of up to `max_length` elements cannot do a command (`EngineCommand`)."""
+    off = []
+    for operand in OPERANDS:
+        source = getattr(command.operands, operand).as_value()
+        off += [(source == Source[name.upper()].value) & (command.modes[i] == StreamMode.OFF)
+                for i, name in enumerate(STREAMS)]  # fmt: skip
+        off.append(source > max(s.value for s in Source))
+    too_long = (command.reduce != Reduce.NONE) & (command.length > max_length)
+    return (command.length == 0) | (command.rows == 0) | too_long | Cat(off).any()
 
 
 class _Issue(data.Struct):
@@ -185,7 +197,7 @@ class VectorEngine(wiring.Component):
         ready = Signal(len(STREAMS))
         modes = [command.modes[i] for i in range(len(STREAMS))]
         m.d.comb += [
-            refused.eq(self._refused()),
+            refused.eq(refuses(command, self.max_length)),
             row_end.eq(column + self.lanes >= command.length),
             command_end.eq(row_end & (row + 1 == command.rows)),
             ready.eq(Cat((modes[i] == StreamMode.OFF) | getattr(self, s).valid for i, s in enumerate(STREAMS))),
@@ -212,17 +224,6 @@ class VectorEngine(wiring.Component):
         with m.If(self.command.valid & refused):
             m.d.sync += self.error.eq(1)
         return beat
-
-    def _refused(self) -> Value:
-        command = self.command.payload
-        off = []
-        for operand in OPERANDS:
-            source = getattr(command.operands, operand).as_value()
-            off += [(source == Source[name.upper()].value) & (command.modes[i] == StreamMode.OFF)
-                    for i, name in enumerate(STREAMS)]  # fmt: skip
-            off.append(source > max(s.value for s in Source))
-        too_long = (command.reduce != Reduce.NONE) & (command.length > self.max_length)
-        return (command.length == 0) | (command.rows == 0) | too_long | Cat(off).any()
 
     def _operands(self, m: Module, enable: Value, walk: _Walk) -> tuple[list[Value], Value]:
         """Operands of every lane, registered, and which lanes have an element (not registered)."""

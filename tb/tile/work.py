@@ -20,10 +20,10 @@ HOST = Destination(1, 0, 1)
 SPECIAL_SCALES = {"nan_scale": 0xFF, "extreme_scale": 0xFE, "tiny_scale": 0x00}
 
 
-def remote_write(memory: Memory, address: int, codes: Any, scale: int = 0) -> dict[str, Any]:
+def remote_write(memory: Memory, address: int, codes: Any, scale: int = 0, counter: int = 0) -> dict[str, Any]:
     """A transfer of the port `i`."""
     return {
-        "memory": memory.value, "address": address,
+        "memory": memory.value, "address": address, "counter": counter,
         "data": {"elements": int.from_bytes(bytes(codes), "little"), "scale": scale},
     }  # fmt: skip
 
@@ -33,10 +33,13 @@ START = remote_write(Memory.SIGNAL, 0, bytes(32))
 
 def as_write(value: dict[str, Any]) -> Write:
     """A transfer of the port `o` as the golden machine says it."""
-    node, write = value["destination"], value["write"]
+    place, write = value["destination"], value["write"]
     elements = bytes(write["data"]["elements"])
     lanes = tuple(int.from_bytes(elements[4 * i : 4 * i + 4], "little") for i in range(8))
-    return Write((node["x"], node["y"], node["port"]), Memory(write["memory"]), write["address"], lanes)
+    return Write(
+        tuple(place[name] for name in ("x_first", "x_last", "y_first", "y_last", "port")), Memory(write["memory"]),
+        write["address"], lanes, write["counter"], write["data"]["scale"],
+    )  # fmt: skip
 
 
 @dataclass

@@ -106,8 +106,8 @@ async def collect(dut, memory: dict[int, int]) -> None:
         await edge
         if int(port.valid.value):
             bits = int(port.payload.value)
-            write = bits >> 13  # behind the destination: memory (2 bits), address (24), elements (256)
-            memory[(write >> 2) & 0xFFFFFF] = (write >> 26) & ((1 << 256) - 1)
+            write = bits >> 25  # behind the destination: memory (2 bits), address (22), counter (2), elements (256)
+            memory[(write >> 2) & 0x3FFFFF] = (write >> 26) & ((1 << 256) - 1)
 
 
 async def run(dut, source: StreamSource, granules: int = 0) -> dict[str, int]:
