@@ -24,9 +24,17 @@ CONFIGS = {
     "tile_3x2": TileConfig(rows=3, columns=2, slots=8, passes=2, activation_depth=64),
     "tile_4x8": TileConfig(rows=4, columns=8, slots=2, passes=3, activation_depth=64),
     "tile_2x16": TileConfig(rows=2, columns=16, slots=2, passes=2, activation_depth=64),
+    "tile_2x4_vector": TileConfig(
+        rows=2, columns=4, slots=2, passes=4, activation_depth=64, instruction_depth=128, vector_depth=768
+    ),
+    "tile_3x2_vector": TileConfig(
+        rows=3, columns=2, slots=4, passes=3, activation_depth=64, instruction_depth=128, vector_depth=1024,
+        formats=("E4M3", "MXINT8", "E2M1"),
+    ),
 }
 DEFAULT_SUITE = (
     "tile_1x1_offsets", "tile_2x3", "tile_2x2_formats", "tile_2x3_groups", "tile_3x2", "tile_4x8", "tile_8x4",
+    "tile_2x4_vector",
 )  # fmt: skip
 """Rows and columns of 1, 2, 3, 4 and 8, and every format."""
 
@@ -36,7 +44,7 @@ def _bench(name: str, config: TileConfig) -> Testbench:
     return Testbench(
         name=name,
         model=model,
-        module="tb.tile.test_tile",
+        module="tb.tile.test_tile_vector" if config.vector_depth else "tb.tile.test_tile",
         long=name not in DEFAULT_SUITE,
         environment={"TILE_CONFIG": name},
     )

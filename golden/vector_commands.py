@@ -1,0 +1,64 @@
+"""The functions of `golden.vector` as commands of a tile's vector unit, on rows of its memory.
+
+Each gives, in place of arrays, the bits of the golden function of the same name. Addresses and strides are granules.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from golden.fp32_ops import ONE
+from golden.vector import MINUS_LOG2_E, Function, Reduce, inverse_length
+from hw.tile.config import LANES
+from hw.tile.vector_program import Each, Rows, Vector
+
+__all__ = ["add", "rms_norm", "rope", "swiglu"]
+
+
+def add(rows: int, length: int, x: Rows, y: Rows, result: Rows) -> list[Vector]:
+    """x + y; `result` may be x or y."""
+    return [Vector(rows, length, x, z=y, result=result)]
+
+
+def rms_norm(
+    rows: int, length: int, x: Rows, gain: Rows, epsilon: np.uint32, scratch: int, result: Rows
+) -> list[Vector]:
+    """`gain` is one row; one value a row is kept at granule `scratch` and on. `result` may be x."""
+    return [
+        Vector(rows, length, x, x, reduce=Reduce.SUM, reduced=scratch),
+        Vector(1, rows, Rows(scratch), int(inverse_length(length)), int(epsilon), function=Function.RSQRT,
+               result=Rows(scratch)),
+        Vector(rows, length, x, Each(scratch), v=Rows(gain.address), result=result),
+    ]  # fmt: skip
+
+
+def swiglu(rows: int, length: int, gate: Rows, up: Rows, result: Rows) -> list[Vector]:
+    """`result` is a place of its own, which also holds what is between the passes."""
+    return [
+        Vector(rows, length, gate, int(MINUS_LOG2_E), function=Function.EXP2, result=result),
+        Vector(rows, length, result, z=int(ONE), v=gate, function=Function.RECIPROCAL, result=result),
+        Vector(rows, length, result, up, result=result),
+    ]
+
+
+def rope(
+    rows: int, length: int, x: Rows, cosine: Rows, sine: Rows, result: Rows, factor: np.uint32 = ONE
+) -> list[Vector]:
+    """Rows are positions of one head; `length` is a multiple of 16. `result` is a place of its own.
+
+    A command for each half of the row, since a stream reads a row from its start on.
+    """
+    if length % (2 * LANES):
+        raise ValueError(f"A head has a multiple of {2 * LANES} channels, not {length}")
+    half = length // 2 // LANES
+
+    def at(place: Rows, second: bool) -> Rows:
+        return Rows(place.address + half * second, place.stride)
+
+    return [
+        Vector(
+            rows, length // 2, at(x, second), at(cosine, second), at(x, not second), at(sine, second), int(factor),
+            result=at(result, second),
+        )
+        for second in (False, True)
+    ]  # fmt: skip

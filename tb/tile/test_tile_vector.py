@@ -1,0 +1,320 @@
+"""The tile's vector side: half a layer and random commands against the golden machine.
+
+The testbench is the network: what the tile sends to its own node comes back, later, among what others send.
+"""
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import cocotb
+import numpy as np
+import pyuvm
+from cocotb.triggers import ClockCycles, RisingEdge
+from pyuvm import uvm_env, uvm_test
+
+from hw.tile.drain import Outgoing
+from hw.tile.isa import Memory, MoveInstruction, Opcode, RemoteWrite, TileError
+from hw.tile.program import Await, Halt, encode
+from hw.tile.vector_program import Rows, Send, Vector
+from tb.common.clock import start_clock
+from tb.common.coverage import Coverage, load_testplan
+from tb.common.scoreboard import Scoreboard
+from tb.common.stream import StreamAgent, StreamPort, StreamSequence, randomly
+from tb.tile import CONFIGS
+from tb.tile.test_tile import TB, WeightMemory
+from tb.tile.vector_work import DISTURBANCE, HOST, NODE, VectorWork, by_place
+from tb.tile.work import START, as_write, remote_write
+
+CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
+SEED = int(os.environ.get("SERRANO_SEED", "1"))
+TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
+POINTS = ("vector_work", "vector_operands")
+
+
+def returned(write):
+    """The transfer that brings back what the tile sent to its own node; None for what went elsewhere only."""
+    if not write.reaches(NODE):
+        return None
+    codes = np.array(write.values, np.uint32).tobytes()
+    return remote_write(write.memory, write.address, codes, write.scale, write.counter)
+
+
+class VectorTB(TB):
+    """A tile on a network that brings back what the tile sends itself."""
+
+    def __init__(self, dut, **arguments):
+        super().__init__(dut, **arguments)
+        self.found = []
+        self.sink._callback = self._sent
+
+    def _sent(self, value):
+        write = as_write(value)
+        self.found.append(write)
+        if transfer := returned(write):
+            self.network.put(transfer)
+
+    async def run(self, work, program):
+        await self.load(work, program)
+        for transfer in work.inputs():
+            self.network.put(transfer)
+        await self.start()
+        await self.done(400_000)
+        await ClockCycles(self.dut.clk, 8)
+        found, self.found = self.found, []
+        return found
+
+
+def compare(expected, found):
+    """Every place got the writes that it has to get, in order; the signal came last."""
+    assert expected, "nothing to compare"
+    wanted, have = by_place(expected), by_place(found)
+    assert found[-1] == expected[-1] and found[-1].memory == Memory.SIGNAL, f"last: {found[-1]}"
+    for place, writes in wanted.items():
+        mine = [replace(h, values=w.values) if w.values is None else h
+                for w, h in zip(writes, have.get(place, []), strict=False)]  # fmt: skip
+        assert mine == writes, f"{place}: expected {writes}, found {have.get(place)}"
+    assert len(expected) == len(found), f"expected {len(expected)} writes, found {len(found)}"
+
+
+@cocotb.test()
+async def test_half_layer(dut):
+    """One position and many; the counters account for every cycle."""
+    tb = VectorTB(dut)
+    await tb.reset()
+    most = CONFIG.rows * CONFIG.passes
+    for index, (rows, hidden, inner) in enumerate(((1, 64, 96), (most - 1, 32, 64), (CONFIG.rows, 96, 32))):
+        work = VectorWork(CONFIG, SEED + index)
+        work.half_layer(rows, hidden, inner)
+        program = work.finish()
+        compare(work.expected(program), await tb.run(work, program))
+        counters = tb.counters()
+        causes = ("issue", "stall_weights", "stall_activations", "stall_results", "stall_order", "stall_vector", "idle")
+        assert counters["cycles"] == sum(counters[cause] for cause in causes), counters
+        assert counters["vector"] >= counters["stall_vector"] > 0, counters
+
+
+@cocotb.test()
+async def test_back_to_back_then_quiet(dut):
+    """The same program twice, then a thousand cycles without traffic."""
+    tb = VectorTB(dut, idle=randomly(0.3, SEED), pause=randomly(0.3, SEED))
+    await tb.reset()
+    work = VectorWork(CONFIG, SEED)
+    work.rotate(3, 32)
+    work.half_layer(2, 64, 32)
+    program = work.finish()
+    expected = work.expected(program)
+    for _ in range(2):
+        compare(expected, await tb.run(work, program))
+        await ClockCycles(dut.clk, 1000)
+        assert not tb.found, "the tile sent something while it had nothing to do"
+
+
+@cocotb.test()
+async def test_refusals(dut):
+    """What the vector side cannot do stops the tile with an error, sends nothing, and the next program runs."""
+    tb = VectorTB(dut)
+    await tb.reset()
+    work = VectorWork(CONFIG, SEED)
+    work.rotate(2, 32)
+    good = work.finish()
+    send = Send(1, 1, Rows(0, 0), HOST, 0, 0).words(CONFIG)[0]
+    fields = MoveInstruction.as_shape()
+
+    def changed(word, name, value):
+        field = fields[name]
+        return word & ~(((1 << field.width) - 1) << field.offset) | value << field.offset
+
+    quantise = changed(send, "opcode", Opcode.QUANTISE.value)
+    places, vector = Vector(1, 8, Rows(0), result=Rows(0)).words(CONFIG)
+    no_rows = vector & ~(((1 << 16) - 1) << 20)
+    cases = [
+        ([changed(send, "rows", 0)], TileError.SIZE), ([changed(quantise, "length", 0)], TileError.SIZE),
+        ([changed(quantise, "element", 15)], TileError.FORMAT), ([places, no_rows], TileError.SIZE),
+        ([8], TileError.OPCODE),
+    ]  # fmt: skip
+    for words, error in cases:
+        await tb.load(work, [*words, send, encode(CONFIG, Halt())])
+        await tb.start()
+        await tb.done()
+        await ClockCycles(dut.clk, 20)
+        assert int(dut.error.value) == error.value, f"{words}: expected {error}, found {int(dut.error.value)}"
+        assert not tb.found, "a refused program sent something"
+    compare(work.expected(good), await tb.run(work, good))
+    assert int(dut.error.value) == 0
+
+
+@cocotb.test()
+async def test_counters_are_apart(dut):
+    """An AWAIT is not satisfied by writes that name another counter, and takes off its own alone."""
+    tb = VectorTB(dut)
+    await tb.reset()
+    work = VectorWork(CONFIG, SEED)
+    work.commands += [Await(3, 2), Await(2, 1)]
+    program = work.finish()
+    await tb.load(work, program)
+    await tb.start()
+    granule = bytes(32)
+
+    async def send(counter, count):
+        for _ in range(count):
+            await tb.network.send(remote_write(Memory.RESULTS, 0, granule, counter=counter))
+        await ClockCycles(dut.clk, 30)
+
+    for counter, count in ((1, 2), (0, 9), (3, 9), (2, 2)):
+        await send(counter, count)
+        assert not int(dut.done.value), f"went on after {count} writes on counter {counter}"
+    await send(2, 1)
+    assert int(dut.done.value)
+
+
+class PlaceScoreboard(Scoreboard):
+    """Compares writes place by place: between the array's results and the vector side's there is no order."""
+
+    def __init__(self, name, parent):
+        super().__init__(name, parent)
+        self.wanted, self.have = {}, {}
+
+    def expect(self, value):
+        self._queue(self.wanted, value).append(value)
+        self._match(value)
+
+    def write(self, value):
+        self._queue(self.have, value).append(value)
+        self._match(value)
+
+    def _queue(self, side, value):
+        return side.setdefault((value.destination, value.memory.value, value.address), [])
+
+    def _match(self, value):
+        wanted, have = self._queue(self.wanted, value), self._queue(self.have, value)
+        while wanted and have:
+            expected, found = wanted.pop(0), have.pop(0)
+            if expected.values is None:
+                found = replace(found, values=None)
+            assert expected == found, f"expected {expected}, found {found}"
+            self.compared += 1
+
+    def check_phase(self):
+        for text, side in (("never came", self.wanted), ("were not expected", self.have)):
+            rest = [value for queue in side.values() for value in queue]
+            assert not rest, f"{len(rest)} writes {text}, first {rest[0]}"
+        assert self.compared, "nothing was compared"
+
+
+class VectorEnvironment(uvm_env):
+    """Agents of both network ports; the network agent's sequence brings back what the tile sends itself."""
+
+    def build_phase(self):
+        dut = cocotb.top
+        self.coverage = Coverage(TESTPLAN)
+        self.scoreboard = PlaceScoreboard("scoreboard", self)
+        self.network = StreamAgent(
+            "network", self, StreamPort(dut, "i", RemoteWrite), "source", randomly(0.2, SEED + 2), dut.rst
+        )
+        self.results = StreamAgent(
+            "results", self, StreamPort(dut, "o", Outgoing), "sink", randomly(0.4, SEED + 3), dut.rst
+        )
+
+
+@pyuvm.test()
+class test_random(uvm_test):
+    """Random half layers, rotations and vector commands; pauses on every stream; other tiles' writes in between."""
+
+    corrupt = False
+    count = 8
+
+    def build_phase(self):
+        self.environment = VectorEnvironment("environment", self)
+
+    def connect_phase(self):
+        self.environment.results.analysis_port.connect(_Subscriber("subscriber", self, self.sent).analysis_export)
+
+    def sent(self, value):
+        write = as_write(value)
+        self.environment.scoreboard.write(write)
+        if transfer := returned(write):
+            self.pending.append(transfer)
+
+    async def run_phase(self):
+        self.raise_objection()
+        dut = cocotb.top
+        self.pending = []
+        self.memory = WeightMemory(dut, randomly(0.3, SEED), randomly(0.5, SEED + 1))
+        dut.rst.value = 1
+        start_clock(dut.clk)
+        await ClockCycles(dut.clk, 2)
+        dut.rst.value = 0
+        self.choice = random.Random(SEED)
+        for index in range(self.count):
+            await self.one(dut, index)
+        self.drop_objection()
+
+    def work(self, index):
+        """A program of random parts."""
+        work, coverage = VectorWork(CONFIG, SEED + 100 * index), self.environment.coverage
+        rows = self.choice.randint(1, min(6, CONFIG.rows * CONFIG.passes))
+        if index % 2 == 0:
+            work.half_layer(rows, 32 * self.choice.randint(1, 2), 32 * self.choice.randint(1, 2))
+            coverage.hit("vector_work", "half_layer" if rows > 1 else "one_position")
+        for _ in range(3):
+            if self.choice.random() < 0.3:
+                work.rotate(rows, 32)
+                coverage.hit("vector_work", "rope")
+            command = work.random_vector()
+            coverage.hit("vector_work", "early" if command.early else "in_order")
+            if command.mask:
+                coverage.hit("vector_operands", "mask")
+            kinds = {type(getattr(command, name)).__name__ for name in "xyzwv"}
+            for kind in kinds & {"Rows", "Each"}:
+                coverage.hit("vector_operands", kind.lower())
+        return work
+
+    async def one(self, dut, index):
+        environment, work = self.environment, self.work(index)
+        program = work.finish()
+        for write in work.expected(program):
+            environment.scoreboard.expect(write)
+        if self.corrupt:
+            address, granule = work.granules_in[0]
+            work.granules_in[0] = address, granule ^ np.uint32(1 << 22)
+        self.memory.image = np.concatenate([*work.image, np.zeros(0, np.uint8)]).tobytes()
+        words = [remote_write(Memory.PROGRAM, i, word.to_bytes(32, "little")) for i, word in enumerate(program)]
+        await StreamSequence([*words, START]).start(environment.network.sequencer)
+        self.pending += work.inputs()
+        free = CONFIG.vector_depth - 1
+        for _ in range(60_000):
+            if self.pending:
+                batch, self.pending = self.pending, []
+                if self.choice.random() < 0.3:
+                    batch.append(remote_write(Memory.RESULTS, free, bytes(32), counter=DISTURBANCE))
+                await StreamSequence(batch).start(environment.network.sequencer)
+            await RisingEdge(dut.clk)
+            if int(dut.done.value):
+                break
+        assert int(dut.done.value), "the tile was not done after 60000 cycles"
+        await ClockCycles(dut.clk, 4)
+
+    def check_phase(self):
+        holes = self.environment.coverage.holes(*POINTS)
+        assert self.corrupt or not holes, f"never seen: {holes}"
+
+
+class _Subscriber(pyuvm.uvm_subscriber):
+    """Hands every value to a function."""
+
+    def __init__(self, name, parent, callback):
+        super().__init__(name, parent)
+        self.callback = callback
+
+    def write(self, value):
+        self.callback(value)
+
+
+@pyuvm.test(expect_error=AssertionError)
+class test_changed_granule_fails(test_random):
+    """A granule arrives with another bit than the golden machine was given: the scoreboard has to notice."""
+
+    corrupt = True
+    count = 1
