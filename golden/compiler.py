@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import weights
-from golden.formats import BLOCK, Format
+from golden.formats import BLOCK
 from golden.model import Product
 from hw.config import ChipConfig, ConfigError
-from hw.tile.config import LANES
+from hw.tile.config import LANES, TileConfig
+from hw.tile.isa import ROW_BITS
 from hw.tile.program import Await, Command, Destination, Halt, Matmul, ProgramError, Signal, encode_program
 
 HOST = Destination(0, 0, 1)
-ROW_BITS = 6
 RECORD_GRANULES = 2
 
 Bytes = NDArray[np.uint8]
@@ -115,7 +115,7 @@ class _Builder:
         first = products[0].activations
         if any(other.activations.codes is not first.codes for other in products[1:]):
             raise ProgramError(f"The products of phase {number} do not share their activations")
-        blocks = tuple(self._blocks(first.codes, first.scales, first.format))
+        blocks = tuple(activation_blocks(self.config.tile, self.activation, first.codes, first.scales))
         for commands in self.commands:
             commands.append(Await(len(blocks)))
         placed = tuple(self.product(product) for product in products)
@@ -124,14 +124,17 @@ class _Builder:
         self.activation += -(-products[0].m // self.config.tile.rows) * (products[0].k // BLOCK)
         return Phase(blocks, placed)
 
-    def _blocks(self, codes: Bytes, scales: Bytes, format: Format) -> Iterator[tuple[int, Bytes, int]]:
-        """Blocks with their addresses, rows of the array innermost."""
-        rows, (positions, inputs) = self.config.tile.rows, codes.shape
-        for start in range(0, positions, rows):
-            for k in range(inputs // BLOCK):
-                index = self.activation + start // rows * (inputs // BLOCK) + k
-                for m in range(start, min(start + rows, positions)):
-                    yield index << ROW_BITS | (m - start), codes[m, k * BLOCK : (k + 1) * BLOCK], int(scales[m, k])
+
+def activation_blocks(
+    tile: TileConfig, base: int, codes: Bytes, scales: NDArray[np.unsignedinteger]
+) -> Iterator[tuple[int, Bytes, int]]:
+    """Blocks of [positions, inputs] from block `base` on, with their addresses; rows of the array innermost."""
+    rows, (positions, inputs) = tile.rows, codes.shape
+    for start in range(0, positions, rows):
+        for k in range(inputs // BLOCK):
+            index = base + start // rows * (inputs // BLOCK) + k
+            for m in range(start, min(start + rows, positions)):
+                yield index << ROW_BITS | (m - start), codes[m, k * BLOCK : (k + 1) * BLOCK], int(scales[m, k])
 
 
 def _replaced(command: Matmul, address: int, stride: int, record: int) -> Matmul:

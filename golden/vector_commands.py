@@ -42,23 +42,26 @@ def swiglu(rows: int, length: int, gate: Rows, up: Rows, result: Rows) -> list[V
 
 
 def rope(
-    rows: int, length: int, x: Rows, cosine: Rows, sine: Rows, result: Rows, factor: np.uint32 = ONE
-) -> list[Vector]:
-    """Rows are positions of one head; `length` is a multiple of 16. `result` is a place of its own.
+    rows: int, length: int, x: Rows, cosine: Rows, sine: Rows, result: Rows, factor: np.uint32 = ONE,
+    table_half: int | None = None,
+) -> list[Vector]:  # fmt: skip
+    """Rows of pairs (i, i + length/2); `length` is a multiple of 16. `result` is a place of its own.
 
+    The tables' second halves are `table_half` granules behind their first ones, where the rows are not whole heads.
     A command for each half of the row, since a stream reads a row from its start on.
     """
     if length % (2 * LANES):
         raise ValueError(f"A head has a multiple of {2 * LANES} channels, not {length}")
     half = length // 2 // LANES
 
-    def at(place: Rows, second: bool) -> Rows:
-        return Rows(place.address + half * second, place.stride)
+    def at(place: Rows, second: bool, apart: int = half) -> Rows:
+        return Rows(place.address + apart * second, place.stride)
 
+    apart = half if table_half is None else table_half
     return [
         Vector(
-            rows, length // 2, at(x, second), at(cosine, second), at(x, not second), at(sine, second), int(factor),
-            result=at(result, second),
+            rows, length // 2, at(x, second), at(cosine, second, apart), at(x, not second), at(sine, second, apart),
+            int(factor), result=at(result, second),
         )
         for second in (False, True)
     ]  # fmt: skip

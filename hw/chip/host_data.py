@@ -1,4 +1,4 @@
-"""The host's AXI4 data port: activations and programs in, results out."""
+"""The host's AXI4 data port: activations, vector memories and programs in, results out."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -32,7 +32,7 @@ class HostData(wiring.Component):
     Interface attributes
     --------------------
     axi: the port.
-    request, collective: flits into the network, programs to one tile and activations to all.
+    request, collective: flits into the network, programs to one tile, activations and granules to all.
     write_enable, write_address, write_data: a granule into the result memory.
     """
 
@@ -65,24 +65,27 @@ class HostData(wiring.Component):
         m.d.comb += axi.bresp.eq(fault)
         window, block, tile = address[28:], address[6:28], address[20:28]
         activation, start = window == Window.ACTIVATIONS, window == Window.START
-        program = (window == Window.PROGRAMS) | start
-        in_memory = Mux(
-            activation,
-            (block[:6] < config.tile.rows) & (block[6:] < config.tile.activation_depth),
-            (tile < config.tiles) & (address[5:20] < Mux(start, 1, config.tile.instruction_depth)),
-        )
+        vector, program = window == Window.VECTORS, (window == Window.PROGRAMS) | start
+        in_memory = Signal()
+        with m.If(vector):
+            m.d.comb += in_memory.eq(address[5:28] < config.tile.vector_depth)
+        with m.Elif(activation):
+            m.d.comb += in_memory.eq((block[:6] < config.tile.rows) & (block[6:] < config.tile.activation_depth))
+        with m.Else():
+            depth = Mux(start, 1, config.tile.instruction_depth)
+            m.d.comb += in_memory.eq((tile < config.tiles) & (address[5:20] < depth))
         wrong = Signal(Response)
         with m.If(window == Window.RESULTS):
             m.d.comb += wrong.eq(Response.SLVERR)
-        with m.Elif(~(activation | program) | ~in_memory):
+        with m.Elif(~(activation | vector | program) | ~in_memory):
             m.d.comb += wrong.eq(Response.DECERR)
         with m.Elif(~axi.wstrb.all()):
             m.d.comb += wrong.eq(Response.SLVERR)
         good = (fault == Response.OKAY) & (wrong == Response.OKAY)
-        self._flits(m, address, elements, start)
+        self._flits(m, address, elements, start, vector)
 
         sending = Signal()  # this beat becomes a flit
-        m.d.comb += sending.eq(good & (program | address[5]))
+        m.d.comb += sending.eq(good & (program | vector | address[5]))
         with m.FSM(name="write"):
             with m.State("IDLE"):
                 m.d.comb += axi.awready.eq(1)
@@ -95,7 +98,7 @@ class HostData(wiring.Component):
                 taken = Mux(program, self.request.ready, self.collective.ready)
                 m.d.comb += [
                     self.request.valid.eq(axi.wvalid & sending & program),
-                    self.collective.valid.eq(axi.wvalid & sending & activation),
+                    self.collective.valid.eq(axi.wvalid & sending & ~program),
                     axi.wready.eq(~sending | taken),
                 ]
                 with m.If(axi.wvalid & axi.wready):
@@ -111,7 +114,7 @@ class HostData(wiring.Component):
                 with m.If(axi.bready):
                     m.next = "IDLE"
 
-    def _flits(self, m: Module, address: Signal, elements: Signal, start: Value) -> None:
+    def _flits(self, m: Module, address: Signal, elements: Signal, start: Value, vector: Value) -> None:
         """The flit that the beat at `address` would become."""
         config = self.config
         everyone, one = self.collective.payload, self.request.payload
@@ -120,10 +123,10 @@ class HostData(wiring.Component):
             everyone.header.last.eq(1),
             everyone.header.destination.x_last.eq(config.mesh.columns - 1),
             everyone.header.destination.y_last.eq(config.mesh.rows - 1),
-            everyone.payload.memory.eq(Memory.ACTIVATIONS),
-            everyone.payload.address.eq(address[6:28]),
-            everyone.payload.data.elements.as_value().eq(elements),
-            everyone.payload.data.scale.eq(self.axi.wdata[:32]),
+            everyone.payload.memory.eq(Mux(vector, Memory.RESULTS, Memory.ACTIVATIONS)),
+            everyone.payload.address.eq(Mux(vector, address[5:27], address[6:28])),
+            everyone.payload.data.elements.as_value().eq(Mux(vector, self.axi.wdata, elements)),
+            everyone.payload.data.scale.eq(Mux(vector, 0, self.axi.wdata[:32])),
             one.header.kind.eq(Kind.WRITE),
             one.header.last.eq(1),
             one.payload.memory.eq(Mux(start, Memory.SIGNAL, Memory.PROGRAM)),
@@ -153,7 +156,7 @@ class HostData(wiring.Component):
         m.d.comb += [read.addr.eq(granule), axi.rlast.eq(left == 0), axi.rresp.eq(fault)]
         with m.If((fault == Response.OKAY) & (window == Window.RESULTS) & (granule < depth)):
             m.d.comb += axi.rdata.eq(read.data)
-        with m.Elif(window.matches(Window.ACTIVATIONS, Window.PROGRAMS, Window.START)):
+        with m.Elif(window.matches(Window.ACTIVATIONS, Window.PROGRAMS, Window.START, Window.VECTORS)):
             m.d.comb += axi.rresp.eq(Response.SLVERR)
         with m.Elif(fault == Response.OKAY):
             m.d.comb += axi.rresp.eq(Response.DECERR)

@@ -77,3 +77,5 @@ class Window(IntEnum):
     """Write: instruction i of tile t at byte (t << 20) + 32*i."""
     START = 3
     """Write: a beat at byte t << 20 starts tile t's program, behind the instructions that were written before."""
+    VECTORS = 4
+    """Write: granule g of every tile's vector memory at byte 32*g. Blocks and granules count on arrival counter 0."""

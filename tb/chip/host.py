@@ -94,6 +94,11 @@ class Host:
             response = await self.axi.write((Window.ACTIVATIONS << 28) | start << 6, b"".join(run))
             assert response.resp == 0, f"activation block {start:#x}: response {response.resp!r}"
 
+    async def write_rows(self, address: int, granules: NDArray[np.uint32]) -> None:
+        """Granules uint32 [n, 8] into every tile's vector memory, from granule `address` on."""
+        response = await self.axi.write((Window.VECTORS << 28) | address << 5, granules.astype("<u4").tobytes())
+        assert response.resp == 0, f"granule {address:#x} of the vector memories: response {response.resp!r}"
+
     async def results(self, granules: int) -> NDArray[np.uint32]:
         """The result memory, uint32 [granules, 8]."""
         read = await self.axi.read(Window.RESULTS << 28, 32 * granules)

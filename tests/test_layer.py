@@ -1,0 +1,102 @@
+"""A layer as one program a tile: the golden machines of all tiles together give the layer's own bits."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from golden.formats import MXINT8
+from golden.layer import layer_problem, lower_layer, placed_values, run_layer
+from golden.machine import TileMachine, run_network
+from golden.model import PRODUCTS, KvCache, Quantised, QuantisedLayer
+from golden.smollm2 import ModelConfig
+from hw.config import ChipConfig, ConfigError
+from hw.noc.config import MeshConfig
+from hw.tile.config import TileConfig
+from hw.tile.isa import Memory, RemoteWrite
+
+MODEL = ModelConfig(1, 128, 2, 1, 128, 100, 2048, 10000.0, 1e-5)
+TILE = TileConfig(
+    rows=2, columns=2, slots=4, passes=8, activation_depth=256, instruction_depth=256, vector_depth=4096
+)
+
+
+def chip(columns: int, **tile) -> ChipConfig:
+    mesh = MeshConfig(columns, 1, payload=RemoteWrite, local_ports={(0, 0): 2})
+    return ChipConfig(mesh=mesh, tile=dataclasses.replace(TILE, **tile))
+
+
+def random_layer(numbers) -> QuantisedLayer:
+    matrices = {
+        name: Quantised.of(numbers.standard_normal(shape).astype(np.float32) / np.float32(8), MXINT8)
+        for name, shape in MODEL.shapes().items()
+    }
+    gains = (numbers.standard_normal(MODEL.hidden).astype(np.float32) for _ in range(2))
+    return QuantisedLayer(matrices, *gains)
+
+
+@pytest.fixture(scope="module")
+def work():
+    """A chunk of positions and a step behind it, of one layer: the work and its results, by mode."""
+    numbers = np.random.default_rng(1)
+    layer, cache = random_layer(numbers), KvCache(MODEL)
+    found = {}
+    for mode, positions in (("prefill", 5), ("decode", 1)):
+        x = numbers.standard_normal((positions, MODEL.hidden)).astype(np.float32)
+        found[mode] = run_layer(MODEL, layer, x, cache, fast=True)
+    return found
+
+
+def run_machines(plan):
+    """The host's result memory after the golden machines have run a plan, and the tags that it got."""
+    machines = [
+        TileMachine(plan.config.tile, image, program, plan.config.place(tile))
+        for tile, (image, program) in enumerate(zip(plan.images, plan.programs, strict=True))
+    ]
+    for machine in machines:
+        for start, granules in plan.rows:
+            for index, granule in enumerate(granules):
+                machine.receive_granule(start + index, granule)
+    for number, (_, blocks) in enumerate(plan.steps):
+        assert run_network(machines) == (number > 0), "a tile went on without its activations"
+        for block in blocks:
+            for machine in machines:
+                machine.receive(*block)
+    memory, tags = np.zeros((plan.result_granules, 8), np.uint32), []
+    for machine in machines:
+        assert machine.received == [0, 0, 0, 0], "arrivals that no AWAIT took"
+        for write in machine.sent:
+            if write.destination[-1] == 1 and write.memory == Memory.RESULTS and write.values is not None:
+                memory[write.address] = write.values
+            if write.memory == Memory.SIGNAL:
+                tags.append(write.values[0])
+    return memory, tags
+
+
+@pytest.mark.parametrize(("mode", "columns"), [("prefill", 2), ("decode", 1), ("decode", 4)])
+def test_the_machines_give_the_layer(work, mode, columns):
+    """On any number of tiles: the layer's bits."""
+    layer, expected = work[mode]
+    plan = lower_layer(chip(columns), layer)
+    memory, tags = run_machines(plan)
+    assert sorted(tags) == sorted([0, 1, 2] * columns)
+    assert {placed.name for placed in plan.placed} == {*PRODUCTS, "rotated q and k", "output"} == set(expected)
+    for placed in plan.placed:
+        assert np.array_equal(placed_values(placed, memory), expected[placed.name]), placed.name
+
+
+def test_chips_that_cannot_run_a_layer():
+    assert "no vector unit" in layer_problem(chip(2, vector_depth=0), MODEL)
+    assert "half a head (32 channels)" in layer_problem(chip(8), MODEL)
+    assert "leave gaps in the results of q" in layer_problem(dataclasses.replace(chip(2), tile=dataclasses.replace(TILE, columns=3)), MODEL)
+    assert layer_problem(chip(2), MODEL) is None
+
+
+def test_memories_that_are_too_small_are_one_line(work):
+    layer, _ = work["prefill"]
+    with pytest.raises(ConfigError, match="do not fit in a vector memory of 512 granules"):
+        lower_layer(chip(2, vector_depth=512), layer)
+    with pytest.raises(ConfigError, match="at most 64 instructions, not"):
+        lower_layer(chip(2, instruction_depth=64), layer)
+    with pytest.raises(ConfigError, match=r"results take \d+ granules; chip.result_granules is 64"):
+        lower_layer(dataclasses.replace(chip(2), result_granules=64), layer)
