@@ -38,6 +38,14 @@ class PlacedProduct:
     records: tuple[int | None, ...]
     commands: tuple[Matmul | None, ...]
 
+    @property
+    def n(self) -> int:
+        return self.shards[-1].stop
+
+    @property
+    def k(self) -> int:
+        return next(command.inputs for command in self.commands if command is not None)
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -56,6 +64,25 @@ class Plan:
     images: list[Bytes]
     phases: list[Phase]
     result_granules: int
+
+    @property
+    def rows(self) -> list[tuple[int, NDArray[np.uint32]]]:
+        """What the vector memories get before the start: nothing."""
+        return []
+
+    @property
+    def steps(self) -> list[tuple[str, tuple[tuple[int, Bytes, int], ...]]]:
+        """What runs in each phase, and the blocks that it needs."""
+        return [(", ".join(product.name for product in phase.products), phase.blocks) for phase in self.phases]
+
+    @property
+    def products(self) -> list[PlacedProduct]:
+        """All products in order."""
+        return [product for phase in self.phases for product in phase.products]
+
+    def values(self, memory: NDArray[np.uint32]) -> dict[str, NDArray[np.uint32]]:
+        """Every product's FP32 bits [M, N] by its name, from the host's result memory, uint32 [granules, 8]."""
+        return {product.name: results(self.config, product, memory) for product in self.products}
 
 
 @dataclass

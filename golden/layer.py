@@ -84,22 +84,26 @@ def run_layer(
 class Placed:
     """Where a result is in the host's memory: position m of tile t at `offsets[t] + m * stride`.
 
-    Tile t has the outputs `outputs[t]`; `inputs` is K, or 0 where the result is not a product's; `records` are the
-    places of the tiles' counters at the product's end.
+    Tile t has the outputs `outputs[t]`; `k` is 0 where the result is not a product's; `records` are the places of the
+    tiles' counters at the product's end.
     """
 
     name: str
     positions: int
-    inputs: int
+    k: int
     outputs: tuple[Indices, ...]
     offsets: tuple[int, ...]
     stride: int
     records: tuple[int | None, ...] = ()
 
+    @property
+    def n(self) -> int:
+        return sum(map(len, self.outputs))
+
 
 @dataclass
 class LayerPlan:
-    """What the host does: load images, programs and rows, start, then for each step await signals and bring blocks."""
+    """What the host does: load images, programs and rows, start; for each step, bring its blocks and await signals."""
 
     config: ChipConfig
     programs: list[list[int]]
@@ -108,6 +112,15 @@ class LayerPlan:
     steps: list[tuple[str, tuple[tuple[int, Bytes, int], ...]]]
     placed: list[Placed]
     result_granules: int
+
+    @property
+    def products(self) -> list[Placed]:
+        """The products among what is placed, in order."""
+        return [placed for placed in self.placed if placed.k]
+
+    def values(self, memory: Bits) -> dict[str, Bits]:
+        """Every result's FP32 bits [M, N] by its name, from the host's result memory, uint32 [granules, 8]."""
+        return {placed.name: placed_values(placed, memory) for placed in self.placed}
 
 
 def layer_problem(config: ChipConfig, model: ModelConfig) -> str | None:
@@ -149,13 +162,13 @@ def lower_layer(config: ChipConfig, layer: Layer) -> LayerPlan:
         )
     mixed = layer.products["o"].activations
     blocks = tuple(activation_blocks(config.tile, places.blocks["o"], mixed.codes, mixed.scales))
-    steps = [("q, k, v", blocks), ("o, gate, up, down", ()), ("results", ())]
+    steps = [("q, k, v", ()), ("o, gate, up, down", blocks), ("results", ())]
     return LayerPlan(config, programs, images, places.rows(), steps, list(places.placed.values()), places.result)
 
 
 def placed_values(placed: Placed, memory: Bits) -> Bits:
     """The FP32 bits [M, N] of a result from the host's memory, uint32 [granules, 8]."""
-    found = np.zeros((placed.positions, sum(map(len, placed.outputs))), np.uint32)
+    found = np.zeros((placed.positions, placed.n), np.uint32)
     for outputs, offset in zip(placed.outputs, placed.offsets, strict=True):
         lines = offset + np.arange(placed.positions)[:, None] * placed.stride
         part = memory[lines + np.arange(len(outputs) // LANES)]
@@ -189,7 +202,8 @@ class _Places:
         for name in ("q", "o", "gate", "down"):
             self.blocks[name] = block
             block += passes * (model.shapes()[name][1] // BLOCK)
-        self.result, self.placed = 0, {}
+        self.result = 0
+        self.placed: dict[str, Placed] = {}
         for name in PRODUCTS:
             outputs, inputs = model.shapes()[name]
             self._result(name, outputs, inputs, self._shares(name))
@@ -318,9 +332,7 @@ class _TileProgram:
                 for place in (p.queries_keys, p.rotated)
             )
             table = self.index * granules // 2 + (0 if by_head else index * p.cosine.stride)
-            cosine, sine = (
-                Rows(place.address + table, place.stride if by_head else 0) for place in (p.cosine, p.sine)
-            )
+            cosine, sine = (Rows(place.address + table, place.stride if by_head else 0) for place in (p.cosine, p.sine))
             rows = p.positions if by_head else p.rotated_heads
             commands += rope(rows, size, x, cosine, sine, result, table_half=half)
         return commands

@@ -12,7 +12,7 @@ from golden.formats import Format
 from golden.fp32_ops import MINUS_ONE, NEGATIVE_ZERO, ONE, ZERO
 from hw.tile.config import LANES, TileConfig
 from hw.tile.isa import Opcode, PlacesInstruction, VectorInstruction
-from hw.vector.isa import Source, StreamMode
+from hw.vector.isa import STREAMS, Source, StreamMode
 
 Words = NDArray[np.uint32]
 
@@ -28,7 +28,7 @@ class VectorMachine:
 
     def execute(self, word: int) -> None:
         """PLACES or VECTOR."""
-        if word & 15 == Opcode.PLACES.value:
+        if Opcode(word & 15) == Opcode.PLACES:
             self._places = PlacesInstruction.from_bits(word & ((1 << PlacesInstruction.as_shape().size) - 1))
             return
         command = VectorInstruction.from_bits(word & ((1 << VectorInstruction.as_shape().size) - 1)).engine
@@ -58,9 +58,10 @@ class VectorMachine:
         source = Source(getattr(command.operands, name))
         if source in _CONSTANTS:
             return _CONSTANTS[source]
-        if source in (Source.IMMEDIATE_0, Source.IMMEDIATE_1):
-            return np.uint32(command.immediates[source.value - Source.IMMEDIATE_0.value])  # type: ignore[return-value]
-        index, rows, length = source.value, int(command.rows), int(command.length)
+        for number, immediate in enumerate((Source.IMMEDIATE_0, Source.IMMEDIATE_1)):
+            if source == immediate:
+                return np.array(command.immediates[number], np.uint32)
+        index, rows, length = STREAMS.index(source.name.lower()), int(command.rows), int(command.length)
         place, mode = self._places.operands[index], StreamMode(command.modes[index])
         if mode == StreamMode.OFF:
             raise ValueError(f"operand {name} comes from a stream that is off")

@@ -5,20 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from golden.formats import MXINT8
-from golden.layer import layer_problem, lower_layer, placed_values, run_layer
+from golden.layer import layer_problem, lower_layer
 from golden.machine import TileMachine, run_network
-from golden.model import PRODUCTS, KvCache, Quantised, QuantisedLayer
-from golden.smollm2 import ModelConfig
+from golden.model import PRODUCTS
 from hw.config import ChipConfig, ConfigError
 from hw.noc.config import MeshConfig
 from hw.tile.config import TileConfig
 from hw.tile.isa import Memory, RemoteWrite
+from tb.chip.layer_work import MODEL, random_work
 
-MODEL = ModelConfig(1, 128, 2, 1, 128, 100, 2048, 10000.0, 1e-5)
-TILE = TileConfig(
-    rows=2, columns=2, slots=4, passes=8, activation_depth=256, instruction_depth=256, vector_depth=4096
-)
+TILE = TileConfig(rows=2, columns=2, slots=4, passes=8, activation_depth=256, instruction_depth=256, vector_depth=4096)
 
 
 def chip(columns: int, **tile) -> ChipConfig:
@@ -26,25 +22,9 @@ def chip(columns: int, **tile) -> ChipConfig:
     return ChipConfig(mesh=mesh, tile=dataclasses.replace(TILE, **tile))
 
 
-def random_layer(numbers) -> QuantisedLayer:
-    matrices = {
-        name: Quantised.of(numbers.standard_normal(shape).astype(np.float32) / np.float32(8), MXINT8)
-        for name, shape in MODEL.shapes().items()
-    }
-    gains = (numbers.standard_normal(MODEL.hidden).astype(np.float32) for _ in range(2))
-    return QuantisedLayer(matrices, *gains)
-
-
 @pytest.fixture(scope="module")
 def work():
-    """A chunk of positions and a step behind it, of one layer: the work and its results, by mode."""
-    numbers = np.random.default_rng(1)
-    layer, cache = random_layer(numbers), KvCache(MODEL)
-    found = {}
-    for mode, positions in (("prefill", 5), ("decode", 1)):
-        x = numbers.standard_normal((positions, MODEL.hidden)).astype(np.float32)
-        found[mode] = run_layer(MODEL, layer, x, cache, fast=True)
-    return found
+    return random_work(1)
 
 
 def run_machines(plan):
@@ -58,10 +38,10 @@ def run_machines(plan):
             for index, granule in enumerate(granules):
                 machine.receive_granule(start + index, granule)
     for number, (_, blocks) in enumerate(plan.steps):
-        assert run_network(machines) == (number > 0), "a tile went on without its activations"
         for block in blocks:
             for machine in machines:
                 machine.receive(*block)
+        assert run_network(machines) == (number > 0), "a tile went on without its activations"
     memory, tags = np.zeros((plan.result_granules, 8), np.uint32), []
     for machine in machines:
         assert machine.received == [0, 0, 0, 0], "arrivals that no AWAIT took"
@@ -81,14 +61,16 @@ def test_the_machines_give_the_layer(work, mode, columns):
     memory, tags = run_machines(plan)
     assert sorted(tags) == sorted([0, 1, 2] * columns)
     assert {placed.name for placed in plan.placed} == {*PRODUCTS, "rotated q and k", "output"} == set(expected)
-    for placed in plan.placed:
-        assert np.array_equal(placed_values(placed, memory), expected[placed.name]), placed.name
+    for name, found in plan.values(memory).items():
+        assert np.array_equal(found, expected[name]), name
 
 
 def test_chips_that_cannot_run_a_layer():
     assert "no vector unit" in layer_problem(chip(2, vector_depth=0), MODEL)
     assert "half a head (32 channels)" in layer_problem(chip(8), MODEL)
-    assert "leave gaps in the results of q" in layer_problem(dataclasses.replace(chip(2), tile=dataclasses.replace(TILE, columns=3)), MODEL)
+    assert "leave gaps in the results of q" in layer_problem(
+        dataclasses.replace(chip(2), tile=dataclasses.replace(TILE, columns=3)), MODEL
+    )
     assert layer_problem(chip(2), MODEL) is None
 
 

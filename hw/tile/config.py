@@ -93,6 +93,11 @@ class TileConfig:
         return f"{self.columns}c_{self.slots}s_{self.passes}p_{self.activation_depth}a_{formats}"
 
     @property
+    def vector_key(self) -> str:
+        """Text that tells apart the vector sides of different configurations; part of module names."""
+        return f"{self.rows}r_{self.vector_depth}_{'_'.join(sorted(self.quantised_formats)).lower()}"
+
+    @property
     def macs_per_cycle(self) -> int:
         """Multiply-accumulates a cycle at full utilisation."""
         return self.rows * self.columns * 32

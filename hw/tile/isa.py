@@ -11,8 +11,8 @@ from hw.vector.isa import STREAMS, EngineCommand
 from hw.vector.unit import Place
 
 __all__ = [
-    "ARRIVALS", "COUNTERS", "ROW_BITS", "Block", "Counters", "Instruction", "Memory", "MoveInstruction", "Node", "Opcode",
-    "PlacesInstruction", "Rectangle", "RemoteWrite", "TileError", "VectorInstruction", "WeightRange",
+    "ARRIVALS", "COUNTERS", "ROW_BITS", "Block", "Counters", "Instruction", "Memory", "MoveInstruction", "Node",
+    "Opcode", "PlacesInstruction", "Rectangle", "RemoteWrite", "TileError", "VectorInstruction", "WeightRange",
 ]  # fmt: skip
 
 ARRIVALS = 4

@@ -11,8 +11,16 @@ from hw.numerics.formats import ElementFormat
 from hw.tile.config import TileConfig
 from hw.tile.drain import Outgoing
 from hw.tile.isa import (
-    ARRIVALS, Instruction, Memory, MoveInstruction, Opcode, PlacesInstruction, TileError, VectorInstruction, WeightRange,
-)  # fmt: skip
+    ARRIVALS,
+    Instruction,
+    Memory,
+    MoveInstruction,
+    Opcode,
+    PlacesInstruction,
+    TileError,
+    VectorInstruction,
+    WeightRange,
+)
 from hw.tile.issue import Job
 from hw.tile.unpack import WeightStream
 from hw.tile.vector import MAX_LENGTH
@@ -216,7 +224,10 @@ class Sequencer(wiring.Component):
                         with m.Case(Opcode.MATMUL):
                             m.d.comb += [jobs.i.valid.eq(1), advance.eq(jobs.i.ready)]
                         with m.Case(Opcode.AWAIT):
-                            m.d.comb += [advance.eq(received[instruction.counter] >= instruction.count), self.awaiting.eq(~advance)]
+                            m.d.comb += [
+                                advance.eq(received[instruction.counter] >= instruction.count),
+                                self.awaiting.eq(~advance),
+                            ]
                             with m.If(advance):
                                 m.d.comb += taken.eq(instruction.count)
                         with m.Case(Opcode.SIGNAL):
@@ -254,6 +265,6 @@ class Sequencer(wiring.Component):
             command.early.eq(held.early),
             self.vector.valid.eq(self.vector_busy & (vector.opcode == Opcode.VECTOR)),
             self.moves.payload.eq(move),
-            self.moves.valid.eq(self.vector_busy & (move.opcode != Opcode.VECTOR) & self.vector_idle),
+            self.moves.valid.eq(self.vector_busy & (move.opcode != Opcode.VECTOR)),
         ]
         return (self.vector.valid & self.vector.ready) | (self.moves.valid & self.moves.ready)

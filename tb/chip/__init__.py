@@ -1,6 +1,7 @@
 """Testbenches of the whole chip with its DRAM devices.
 
-`chip`: registers, data port and small products on the chip of `make sim`, the same model that it runs.
+`chip`: registers, data port and small products on the chip of `make sim`, the same model that it runs. `chip_layer`:
+a small layer on it.
 """
 
 from functools import cache
@@ -14,13 +15,14 @@ from scripts.simulator import Model, Testbench
 
 def model(config: ChipConfig) -> Model:
     """The simulated chip of a configuration."""
+    vector = (f"vector_path_{config.tile.vector_key}",) if config.tile.vector_depth else ()
     return Model(
         name=f"simulated_{config.name}",
         component=lambda: SimulatedChip(config),
         sources=SOURCES,
         key=repr(config),
         optimise="-O2",
-        compile_once=(f"array_row_{config.tile.key}", f"hbm_{config.name}"),
+        compile_once=(f"array_row_{config.tile.key}", f"hbm_{config.name}", *vector),
     )
 
 
@@ -36,4 +38,5 @@ def default() -> ChipConfig:
 
 TESTBENCHES = [
     Testbench(name="chip", model=model(default()), module="tb.chip.test_chip", plusargs=images(default())),
+    Testbench(name="chip_layer", model=model(default()), module="tb.chip.test_whole_layer", plusargs=images(default())),
 ]

@@ -28,7 +28,13 @@ CONFIGS = {
         rows=2, columns=4, slots=2, passes=4, activation_depth=64, instruction_depth=128, vector_depth=768
     ),
     "tile_3x2_vector": TileConfig(
-        rows=3, columns=2, slots=4, passes=3, activation_depth=64, instruction_depth=128, vector_depth=1024,
+        rows=3,
+        columns=2,
+        slots=4,
+        passes=3,
+        activation_depth=64,
+        instruction_depth=128,
+        vector_depth=1024,
         formats=("E4M3", "MXINT8", "E2M1"),
     ),
 }
