@@ -19,7 +19,7 @@ TESTPLAN = Path(__file__).with_name("testplan.toml")
 
 
 async def started(dut, idle=0.0, pause=0.0):
-    tb = TB(dut, SIZE.config, SIZE.map, idle, pause)
+    tb = TB(dut, SIZE, idle, pause)
     await tb.reset()
     return tb
 
