@@ -143,10 +143,12 @@ async def test_order_within_an_id_across_targets(dut):
 async def test_target_that_reorders(dut, pause):
     """A target answers IDs in any order and interleaves read beats: each beat reaches its transfer, IDs in order."""
     choice = random.Random(SEED)
-    targets = [
-        ScriptedTarget(dut, f"target__{x}", lambda w: choice.randrange(len(w)) if w and choice.random() < 0.7 else None)
-        for x in range(2)
-    ]
+
+    def pick(candidates):
+        return choice.randrange(len(candidates)) if candidates and choice.random() < 0.7 else None
+
+    for x in range(2):
+        ScriptedTarget(dut, f"target__{x}", pick)
     managers = [Manager(dut, f"manager__{x}", hook(pause, SEED + x), hook(pause, SEED + 9 + x)) for x in range(2)]
     await reset(dut)
     generator, shadows = random.Random(SEED + 1), [bytearray(2 * REGION) for _ in managers]
@@ -164,7 +166,7 @@ async def test_target_that_reorders(dut, pause):
                 t.apply(shadows[x])
         for x, t in started:
             assert write or t.matches(shadows[x]), t
-        for x, manager in enumerate(managers):
+        for x in range(len(managers)):
             mine = [t for where, t in started if where == x]
             for identity in range(8):
                 ended = [t.finished for t in mine if t.identity == identity]

@@ -30,6 +30,7 @@ from tb.noc_axi.test_bursts import memories
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
+LENGTHS = {FIXED: (1, 2, 7, 16), INCR: (1, 5, 16, 17, 60), WRAP: (2, 4, 8, 16)}
 NAMES = {FIXED: "fixed", INCR: "incr", WRAP: "wrap"}
 
 

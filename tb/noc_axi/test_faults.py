@@ -156,7 +156,7 @@ async def test_one_id_is_silent(dut, is_write):
 @cocotb.test()
 async def test_manager_that_takes_nothing(dut):
     """One manager takes no answer for a long time: the other works on, through the same targets and links."""
-    targets, managers = await start(dut)
+    _, managers = await start(dut)
     for channel in (managers[0].r, managers[0].b):
         channel.set_pause_generator(iter(lambda: True, None))
     stuck = [managers[0].start(Transfer(False, n, REGION * (n & 1) + 0x100 * n, 40)) for n in range(8)]
