@@ -5,10 +5,10 @@ import os
 import random
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, with_timeout
 from cocotbext.axi import AxiBus, AxiMaster, AxiRam, AxiResp
 
+from tb.common.clock import start_clock
 from tb.common.stream import never, randomly
 from tb.noc_axi.agents import FIXED, INCR, OKAY, WRAP, Manager, ScriptedTarget, Transfer
 from tb.noc_axi.bench import REGION
@@ -18,7 +18,7 @@ GUARD = 24
 
 
 async def reset(dut) -> None:
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     dut.rst.value = 1
     await ClockCycles(dut.clk, 4)
     dut.rst.value = 0

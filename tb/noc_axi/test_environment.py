@@ -7,7 +7,6 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import (
     uvm_agent,
@@ -22,6 +21,7 @@ from pyuvm import (
     uvm_test,
 )
 
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.stream import randomly
 from tb.noc_axi.agents import DECERR, FIXED, INCR, OKAY, SLVERR, WRAP, Manager, Transfer, lanes
@@ -217,7 +217,7 @@ class test_environment(uvm_test):
         for x, memory in enumerate(environment.memories):
             environment.scoreboard.memory[x * REGION : (x + 1) * REGION] = memory.read(x * REGION, REGION)
         dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+        start_clock(dut.clk)
         await ClockCycles(dut.clk, 4)
         dut.rst.value = 0
         await ClockCycles(dut.clk, 2)

@@ -8,15 +8,15 @@ import pyuvm
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from golden import noc as golden
-from tb.mesh import test_mesh as mesh
+from tb.mesh import test_mesh, traffic
 
-CONFIG, SEED, ENDPOINTS = mesh.CONFIG, mesh.SEED, mesh.ENDPOINTS
+CONFIG, SEED, ENDPOINTS = traffic.CONFIG, traffic.SEED, traffic.ENDPOINTS
 ERRORS = round(2**32 * 0.03)  # chance of a damaged beat
 
 
 async def start(dut, idle=0.0, pause=0.0, error_rate=0):
     dut.error_rate.value, dut.cut.value = error_rate, 0
-    tb = mesh.TB(dut, idle, pause)
+    tb = traffic.TB(dut, idle, pause)
     await tb.reset()
     return tb
 
@@ -34,25 +34,25 @@ async def test_every_pair(dut):
         await RisingEdge(dut.clk)
     sent = []
     for (s, source), (t, target) in itertools.product(enumerate(ENDPOINTS), enumerate(ENDPOINTS)):
-        traffic = (s + t) % CONFIG.classes
-        value = mesh.flit(mesh.goal(target[:2], port=target[2]), (s * 16 + t) * 0x1234567)
+        kind = (s + t) % CONFIG.classes
+        value = traffic.flit(traffic.goal(target[:2], port=target[2]), (s * 16 + t) * 0x1234567)
         begin = tb.now()
-        tb.sources[s, traffic].put(value)
+        tb.sources[s, kind].put(value)
         while len(tb.received) == len(sent):
             await RisingEdge(dut.clk)
-        sent.append((s, traffic, value))
+        sent.append((s, kind, value))
         taken = tb.received[-1][2] - begin
         hops = abs(source[0] - target[0]) + abs(source[1] - target[1])
         if crosses(source, [target[:2]]):
             assert golden.latency(hops) < taken < golden.latency(hops) + 40, f"{source} to {target}: {taken} cycles"
         else:
             assert taken == golden.latency(hops) + 2, f"{source} to {target}: {taken} cycles"
-    mesh.check(sent, tb.received)
+    traffic.check(sent, tb.received)
 
 
 def mixed(generator, packets):
     """Random packets and multicast; returns what is sent and how many arrivals there are, some over the edge."""
-    sent = mesh.random_traffic(generator, packets, multicast=0.3)
+    sent = traffic.random_traffic(generator, packets, multicast=0.3)
     goals = [(s, golden.targets(v["header"]["destination"], CONFIG.columns, CONFIG.rows)) for s, _, v in sent]
     assert sum(crosses(ENDPOINTS[s], nodes) and len(nodes) > 1 for s, nodes in goals) > packets // 10
     return sent, sum(len(nodes) for _, nodes in goals)
@@ -64,10 +64,9 @@ async def test_random_mix(dut, idle, pause):
     """Unicast packets and multicast from everywhere, with stalls on every port and damaged frames."""
     tb = await start(dut, idle, pause, ERRORS)
     sent, arrivals = mixed(random.Random(SEED), 150)
-    for source, traffic, value in sent:
-        tb.sources[source, traffic].put(value)
+    tb.send(sent)
     await tb.drain(arrivals, 20000)
-    mesh.check(sent, tb.received)
+    traffic.check(sent, tb.received)
     assert int(dut.retries__0.value) + int(dut.retries__1.value) > 3
 
 
@@ -76,8 +75,7 @@ async def test_down_and_up(dut):
     """The lanes are cut in the middle of unicast and multicast traffic, twice: it waits, and it all arrives."""
     tb = await start(dut, error_rate=ERRORS // 3)
     sent, arrivals = mixed(random.Random(SEED + 1), 400)
-    for source, traffic, value in sent:
-        tb.sources[source, traffic].put(value)
+    tb.send(sent)
     for wait in (150, 300):
         await ClockCycles(dut.clk, wait)
         before = len(tb.received)
@@ -87,7 +85,7 @@ async def test_down_and_up(dut):
         assert int(dut.up.value) == 0
         dut.cut.value = 0
     await tb.drain(arrivals, 20000)
-    mesh.check(sent, tb.received)
+    traffic.check(sent, tb.received)
     assert int(dut.up.value) == 3
 
 
@@ -100,13 +98,13 @@ async def test_classes_do_not_block(dut):
     sent = []
     for s, (t, target) in itertools.product(range(len(ENDPOINTS)), enumerate(ENDPOINTS)):
         for n in range(24):
-            tb.sources[s, 0].put(mesh.flit(mesh.goal(target[:2]), n))
-        sent.append((s, 1, mesh.flit(mesh.goal(target[:2]), 100 * s + t)))
+            tb.sources[s, 0].put(traffic.flit(traffic.goal(target[:2]), n))
+        sent.append((s, 1, traffic.flit(traffic.goal(target[:2]), 100 * s + t)))
     await ClockCycles(dut.clk, 1500)
-    for s, traffic, value in sent:
-        tb.sources[s, traffic].put(value)
+    for s, kind, value in sent:
+        tb.sources[s, kind].put(value)
     await tb.drain(len(sent), 5000)
-    mesh.check(sent, tb.received)
+    traffic.check(sent, tb.received)
 
 
 @cocotb.test()
@@ -116,7 +114,7 @@ async def test_rate(dut):
     while int(dut.up.value) != 3:
         await RisingEdge(dut.clk)
     for n in range(300):
-        tb.sources[0, 0].put(mesh.flit(mesh.goal((3, 0)), n))
+        tb.sources[0, 0].put(traffic.flit(traffic.goal((3, 0)), n))
     while len(tb.received) < 100:
         await RisingEdge(dut.clk)
     begin = tb.now()
@@ -127,7 +125,7 @@ async def test_rate(dut):
 
 
 @pyuvm.test()
-class test_environment(mesh.test_environment):
+class test_environment(test_mesh.test_environment):
     """The random mix through the pyuvm agents, over lanes with errors."""
 
     async def run_phase(self):

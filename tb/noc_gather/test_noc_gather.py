@@ -7,11 +7,11 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
 from hw.noc.gather import item_layout
+from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, never, randomly
@@ -40,7 +40,7 @@ def turns(generator, rounds, lengths=LENGTHS):
 
 async def start(dut):
     dut.rst.value = 1
-    cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
+    start_clock(dut.clk)
     await ClockCycles(dut.clk, 2)
     dut.rst.value = 0
     await RisingEdge(dut.clk)
