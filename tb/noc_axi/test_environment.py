@@ -21,12 +21,11 @@ from pyuvm import (
     uvm_test,
 )
 
-from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.stream import randomly
 from tb.noc_axi.agents import DECERR, FIXED, INCR, OKAY, SLVERR, WRAP, Manager, Transfer, lanes
 from tb.noc_axi.bench import REGION
-from tb.noc_axi.test_bursts import memories
+from tb.noc_axi.test_bursts import memories, reset
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
@@ -216,11 +215,7 @@ class test_environment(uvm_test):
         environment.scoreboard.corrupt = self.corrupt
         for x, memory in enumerate(environment.memories):
             environment.scoreboard.memory[x * REGION : (x + 1) * REGION] = memory.read(x * REGION, REGION)
-        dut.rst.value = 1
-        start_clock(dut.clk)
-        await ClockCycles(dut.clk, 4)
-        dut.rst.value = 0
-        await ClockCycles(dut.clk, 2)
+        await reset(dut)
         runs = [
             cocotb.start_soon(RandomTransfers(x, self.rounds).start(agent.sequencer))
             for x, agent in enumerate(environment.agents)

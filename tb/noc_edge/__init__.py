@@ -14,7 +14,7 @@ TESTBENCHES = [
             component=lambda: EdgeBench(CONFIG),
             sources=("rtl/noc_channel.sv",),
             key=repr(CONFIG),
-            optimise="-O1",
+            optimise="-O0",
         ),
         module="tb.noc_edge.test_noc_edge",
         environment={"MESH": "edge_4x2"},
