@@ -8,7 +8,7 @@ from tb.noc_gather.bench import GatherBench
 
 CONFIG = MeshConfig(2, 2, payload=unsigned(16), classes=1, local_ports={(0, 0): 2})
 SOURCES = [(1, 1, 0), (0, 0, 0), (0, 1, 0), (1, 0, 0)]  # in the order of their turns
-DEPTH = 4
+DEPTH = 8
 
 TESTBENCHES = [
     Testbench(
