@@ -4,7 +4,9 @@ import pytest
 from amaranth.sim import Simulator
 
 from hw.hbm import HbmConfig
-from hw.hbm.refresh import ArrivalPace, PerBankRefresh, sparse_gap
+from hw.hbm.address import AddressMap
+from hw.hbm.interface import Hint
+from hw.hbm.refresh import ArrivalPace, PerBankRefresh, StreamGuard, sparse_gap
 
 INTERVALS = 6
 
@@ -45,6 +47,50 @@ def test_pace_starts_refreshes_where_they_meet_the_fewest_requests():
     assert found[400][0] == [age < ArrivalPace.WINDOW or age + lasts <= 399 for age in range(400)]
     assert not any(found[400][1])
     assert all(found[2][0])
+
+
+def banks_near(hinted: bool) -> tuple[set[int], set[int], set[int]]:
+    """Banks that `StreamGuard` keeps open after a weight stream with two pages in turn between its granules; that of
+    the weights; and those kept open when the pages have ended.
+    """
+    config = HbmConfig(generation="hbm2a")
+    guard, granules = StreamGuard(config), 6
+    starts = {"weights": 0, "one": config.granules // 2, "two": config.granules // 2 + 8192}
+    found = []
+
+    async def drive(context):
+        for k in range(granules):
+            for name, start in starts.items():
+                hint = Hint.NONE if not hinted else Hint.WEIGHTS if name == "weights" else Hint.PAGE
+                context.set(guard.address, start + k)
+                context.set(guard.hint, hint)
+                context.set(guard.last, k == granules - 1)
+                context.set(guard.valid, 1)
+                await context.tick()
+            if k >= granules - 2:
+                context.set(guard.valid, 0)
+                await context.tick()
+                mask = context.get(guard.near)
+                found.append({bank for bank in range(config.timing.total_banks) if mask >> bank & 1})
+
+    simulator = Simulator(guard)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(drive)
+    simulator.run()
+    _, bank, _ = AddressMap(config).locate([granules - 1])
+    return found[0], {int(bank[0])}, found[1]
+
+
+def test_hints_keep_pages_from_pushing_a_weight_stream_out():
+    """Without hints, two pages in turn displace the stream; with them its bank stays open, and a page's last granule
+    gives up the page's banks.
+    """
+    found, weights, _ = banks_near(hinted=False)
+    assert not weights & found
+    found, weights, after = banks_near(hinted=True)
+    assert weights <= found
+    assert weights <= after
+    assert len(after) <= len(found)
 
 
 @pytest.mark.parametrize("generation", ["hbm4", "hbm2a"])

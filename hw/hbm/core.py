@@ -99,6 +99,7 @@ class HbmCore(wiring.Component):
         m.submodules.pace = pace = ArrivalPace(config)
         m.submodules.open_rows = open_rows = Memory(shape=config.row_bits, depth=config.timing.total_banks, init=[])
         look, self._open_write = open_rows.read_port(domain="comb"), open_rows.write_port()
+        served = open_rows.read_port(domain="comb")
 
         column, bank, row = AddressMap(config).split(request.address)
         write = Signal()
@@ -117,6 +118,10 @@ class HbmCore(wiring.Component):
             guard.address.eq(request.address),
             pace.valid.eq(taken),
             guard.sparse.eq(pace.sparse),
+            guard.hint.eq(request.hint),
+            guard.last.eq(request.last),
+            served.addr.eq(reads.pick_bank),
+            self._read_path.place.eq(Cat(reads.pick_column, reads.pick_bank, served.data)),
         ]
         with m.If(taken):
             m.d.sync += [
@@ -215,6 +220,8 @@ class HbmCore(wiring.Component):
             self.response.tag.eq(self._read_path.out_tag),
             self.response.data.eq(self._read_path.out_data),
             self.response.error.eq(self._read_path.failed),
+            self.response.corrected.eq(self._read_path.corrected),
+            self.response.place.eq(self._read_path.out_place),
         ]
         m.d.sync += [
             device.column.op.eq(Mux(reads.take, ColumnOp.RD, Mux(writes.take, ColumnOp.WR, ColumnOp.NOP))),

@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from .address import AddressMap
 from .config import HbmConfig
+from .interface import Hint
 from .mask import lowest, one_hot, select
 
 __all__ = ["AllBankRefresh", "ArrivalPace", "PerBankRefresh", "StreamGuard"]
@@ -166,8 +167,9 @@ class StreamGuard(wiring.Component):
 
     Interface attributes
     --------------------
-    valid, address : In
-        A request is accepted at this clock.
+    valid, address, hint, last : In
+        A request is accepted at this clock. `Hint.WEIGHTS` goes to the first stream, which then is followed until it is
+        silent; `Hint.PAGE` to the second, which ends with the `last` of its range.
     sparse : In
         From `ArrivalPace`.
     near : Out
@@ -181,6 +183,7 @@ class StreamGuard(wiring.Component):
         self._config = config
         super().__init__({
             "valid": In(1), "address": In(unsigned(config.address_bits)), "sparse": In(1),
+            "hint": In(Hint), "last": In(1),
             **{name: Out(config.timing.total_banks) for name in ("near", "avoid", "banks")},
         })  # fmt: skip
 
@@ -200,11 +203,22 @@ class StreamGuard(wiring.Component):
             m.d.sync += quiet[k].eq(quiet[k] + 1)
             with m.If(quiet[k] == QUIET - 1):
                 m.d.sync += [live[k].eq(0), seen[k].eq(0)]
+        pinned, first, ends = Signal(), Signal(), Signal()
+        m.d.comb += [
+            ends.eq((self.hint == Hint.PAGE) & self.last),
+            first.eq(Mux(
+                self.hint == Hint.NONE, follows[0] | (newest & ~follows[1] & ~(pinned & live[0])),
+                self.hint == Hint.WEIGHTS,
+            )),
+        ]  # fmt: skip
         with m.If(self.valid):
-            for k, chosen in enumerate((follows[0] | (newest & ~follows[1]), ~follows[0] & (follows[1] | ~newest))):
+            with m.If(first):
+                m.d.sync += pinned.eq(self.hint == Hint.WEIGHTS)
+            for k, chosen in enumerate((first, ~first)):
                 with m.If(chosen):
                     m.d.sync += [
-                        last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k]), seen[k].eq(1), quiet[k].eq(0),
+                        last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k] & ~ends), seen[k].eq(~ends),
+                        quiet[k].eq(0),
                         paces[k].eq(Cat(1, *(follows[k] & (quiet[k] < limit - 1) for limit in limits))),
                     ]  # fmt: skip
         self._mark(m, last, live, seen, paces)
