@@ -28,7 +28,8 @@ from hw.vector.leaves import (
 from hw.vector.merge import MergeSequencer
 from hw.vector.receive import Receiver
 from hw.vector.schedule import SliceScheduler
-from hw.vector.slice import AttentionSlice, Kind, SinkLogit
+from hw.vector.slice import AttentionSlice
+from hw.vector.slice_control import Kind, SinkLogit
 
 __all__ = ["ActivationWrite", "AttentionEngine", "OutputSender", "VectorBusy"]
 

@@ -1,7 +1,7 @@
 """The attention engine on an array: what a tile has of attention, without its program and its network."""
 
 from amaranth.hdl import Module, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.tile.array import Array
@@ -9,16 +9,17 @@ from hw.tile.collect import WeightCollector
 from hw.tile.config import LANES
 from hw.tile.isa import WeightRange
 from hw.tile.issue import IssueStalls
+from hw.vector.append import AppendCommand, KvAppender, MemoryWrite
 from hw.vector.attention import ActivationWrite, AttentionEngine, VectorBusy
 from hw.vector.engine import result_layout
 from hw.vector.leaves import PAGES, AttentionCommand, AttentionSize
-from hw.vector.slice import SinkLogit
+from hw.vector.slice_control import SinkLogit
 
 __all__ = ["AttentionTile"]
 
 
 class AttentionTile(wiring.Component):
-    """`AttentionEngine`, the tile's weight collector and the tile's `Array`, connected.
+    """`AttentionEngine`, the tile's weight collector and the tile's `Array`, connected; beside them a `KvAppender`.
 
     Parameters
     ----------
@@ -28,6 +29,7 @@ class AttentionTile(wiring.Component):
     --------------------
     command, pages_enable, pages_address, pages_data, sink_enable, sink, ranges, granules, output, busy, vector, error:
         as there.
+    append, append_values, writes, appending: the appender's command, values, writes and busy.
     query: quantised query rows for the activation memories; waits while the engine writes softmax weights.
     issuing, block_dots, stalls: the array's, for counting.
     unsupported: the array met a format that is not in the build.
@@ -43,6 +45,10 @@ class AttentionTile(wiring.Component):
                 "pages_data": In(32),
                 "sink_enable": In(1),
                 "sink": In(SinkLogit),
+                "append": In(stream.Signature(AppendCommand)),
+                "append_values": In(stream.Signature(data.ArrayLayout(32, LANES))),
+                "writes": Out(stream.Signature(MemoryWrite)),
+                "appending": Out(1),
                 "query": In(stream.Signature(ActivationWrite)),
                 "ranges": Out(stream.Signature(WeightRange)),
                 "granules": In(stream.Signature(256)),
@@ -62,6 +68,10 @@ class AttentionTile(wiring.Component):
         m.submodules.engine = engine = AttentionEngine(self.size)
         m.submodules.collector = collector = WeightCollector(self.size.tile.columns)
         m.submodules.array = array = Array(self.size.tile)
+        m.submodules.appender = appender = KvAppender(self.size)
+        for name, port in (("append", "command"), ("append_values", "values")):
+            wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(appender, port))
+        wiring.connect(m, appender.writes, wiring.flipped(self.writes))
         for name in ("command", "granules"):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(engine, name))
         for name in ("ranges", "output"):
@@ -74,8 +84,11 @@ class AttentionTile(wiring.Component):
             collector.blocks.payload.block[0].eq(engine.blocks.payload),
             collector.blocks.valid.eq(engine.blocks.valid),
             engine.blocks.ready.eq(collector.blocks.ready),
-            *(getattr(engine, name).eq(getattr(self, name)) for name in
-              ("pages_enable", "pages_address", "pages_data", "sink_enable", "sink")),
+            *(getattr(part, name).eq(getattr(self, name)) for part in (engine, appender) for name in
+              ("pages_enable", "pages_address", "pages_data")),
+            engine.sink_enable.eq(self.sink_enable),
+            engine.sink.eq(self.sink),
+            self.appending.eq(appender.busy),
             self.query.ready.eq(~array.local.write_enable),
             array.write_enable.eq(self.query.valid & self.query.ready),
             array.write_row.eq(write.row),

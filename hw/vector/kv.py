@@ -1,10 +1,11 @@
 """The KV cache's way from memory to the array: what to read, and how it becomes blocks."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.fifo import StreamFifo
+from hw.numerics.formats import ElementFormat
 from hw.tile.isa import Block, WeightRange
 from hw.vector.float32 import NAN
 from hw.vector.leaves import LEAF, PAGES, SQUARES, LeafItem, Part, broadcast
@@ -127,7 +128,7 @@ class KvUnpacker(wiring.Component):
         m.d.comb += [
             self.scales_address.eq((order.payload.sequence[0] << 2) | head[:2]),
             self.scales_data.eq(self.granules.payload),
-            transposer.i.payload.eq(self.granules.payload),
+            transposer.i.payload.eq(self._numbers(m, command.element)),
             keys.i.payload.elements.as_value().eq(self.granules.payload),
             keys.i.payload.scale.eq(scales[(index - 1)[:5]]),
         ]
@@ -157,6 +158,22 @@ class KvUnpacker(wiring.Component):
                     with m.If(done + 1 == command.key_blocks * SQUARES):
                         m.d.sync += [done.eq(0), head.eq(0)]
                         m.d.comb += order.ready.eq(1)
+
+    def _numbers(self, m: Module, element: Value) -> Value:
+        """The granule as values, with 0 in the place of codes that are no numbers.
+
+        None was ever stored (a quantiser saturates, and a broken token has codes 0), but memory that was never written
+        can hold one; its weight of zero would not make it harmless.
+        """
+        bytes_ = []
+        for index in range(32):
+            code, none = self.granules.payload[8 * index : 8 * index + 8], Signal(name=f"none_{index}")
+            with m.If(element == ElementFormat.E4M3):
+                m.d.comb += none.eq(code[:7] == 0x7F)
+            with m.Elif(element == ElementFormat.E5M2):
+                m.d.comb += none.eq(code[2:7] == 0x1F)
+            bytes_.append(Mux(none, 0, code))
+        return Cat(bytes_)
 
     def _give(self, m: Module, order: stream.Interface, keys: StreamFifo, transposer: Transposer) -> None:
         """Blocks in the order of the array's jobs."""

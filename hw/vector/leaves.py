@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -100,15 +100,15 @@ class AttentionCommand(data.Struct):
     """Attention of `rows` query rows of one key head over its leaves `first_leaf` .. `last_leaf`.
 
     Row r stands at position `position` + r // `group` and sees the positions up to its own, at most `window` of them
-    (0: all). `key_blocks`: blocks of a key; `value_groups`: blocks of a value. The quantised rows are activation blocks
-    from `query_base` on. Leaf j lies at the granule that entry `table` + j of the page table names. With `latent` the
-    values are the keys' first blocks; with `sink` the sink logits of `sink_slot` take part. `element` is the format of
-    query, keys, values and softmax weights.
+    (0: all); a row at a negative position sees none and gives +0. `key_blocks`: blocks of a key; `value_groups`: blocks
+    of a value. The quantised rows are activation blocks from `query_base` on. Leaf j lies at the granule that entry
+    `table` + j of the page table names. With `latent` the values are the keys' first blocks; with `sink` the sink
+    logits of `sink_slot` take part. `element` is the format of query, keys, values and softmax weights.
     """
 
     rows: unsigned(8)
     group: unsigned(8)
-    position: unsigned(17)
+    position: signed(18)
     window: unsigned(17)
     first_leaf: unsigned(10)
     last_leaf: unsigned(10)

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.vector.leaves import LANDINGS, AttentionSize, LeafItem
 from hw.vector.schedule import Operation
-from hw.vector.slice import Kind, Place
+from hw.vector.slice_control import Kind, Place
 
 __all__ = ["MergeSequencer"]
 

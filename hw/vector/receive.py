@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.fifo import StreamFifo
 from hw.tile.issue import BANKS, accumulator_address, accumulator_address_width, group_layout
 from hw.vector.leaves import LEAF, AttentionSize, LeafItem, Part
-from hw.vector.slice import arrival_layout
+from hw.vector.slice_control import arrival_layout
 
 __all__ = ["Receiver"]
 

@@ -8,7 +8,7 @@ from hw.numerics.formats import ElementFormat
 from hw.vector.lane import Lane
 from hw.vector.leaves import LEAF, AttentionSize
 from hw.vector.pipeline import delay
-from hw.vector.slice import Kind, Place, issue_layout, sum_layout
+from hw.vector.slice_control import Kind, Place, issue_layout, sum_layout
 
 __all__ = ["Operation", "SliceScheduler"]
 

@@ -1,11 +1,11 @@
 """The vector part of one array row: its scores, its partial results, and lanes that work on them."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, enum, memory, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.emit import once
-from hw.numerics.formats import ElementFormat, FormatSet
+from hw.numerics.formats import FormatSet
 from hw.numerics.quantise import Quantise
 from hw.tile.config import LANES
 from hw.tile.isa import Block
@@ -14,91 +14,9 @@ from hw.vector.isa import Combine, Function, Reduce
 from hw.vector.lane import Lane
 from hw.vector.leaves import LANDINGS, LEAF, SEQUENCES, AttentionSize
 from hw.vector.reduce import Reducer
+from hw.vector.slice_control import Kind, SinkLogit, arrival_layout, issue_layout, needed_bits, sum_layout
 
-__all__ = ["AttentionSlice", "Kind", "Place", "SinkLogit", "arrival_layout", "issue_layout", "sum_layout"]
-
-
-class Kind(enum.Enum, shape=3):
-    """What a pass over the rows does."""
-
-    WEIGHTS = 0
-    """2**(score - maximum) times value scale to the quantiser, and its sum."""
-    FACTORS = 1
-    """The maximum of two partial results, and the factor of each."""
-    COMBINE = 2
-    """left * factor + right * factor; in a row's last beat the sums alike."""
-    INVERSE = 3
-    """1 / max(sum, 1)."""
-    FINISH = 4
-    """output * inverse + 0."""
-
-
-class Place(data.Struct):
-    """A partial result: a leaf's by the number of the leaf, or a merged one (`held`) by where it is kept."""
-
-    held: unsigned(1)
-    index: unsigned(4)
-
-
-class SinkLogit(data.Struct):
-    """The sink logit of row `pass_` * array rows + `slice`, base 2, in slot 0 or 1."""
-
-    slot: unsigned(1)
-    slice: unsigned(6)
-    pass_: unsigned(8)
-    logit: unsigned(32)
-
-
-def _bits(count: int) -> int:
-    return max(1, (count - 1).bit_length())
-
-
-def arrival_layout(size: AttentionSize) -> data.StructLayout:
-    """What comes from the array, for all rows at once.
-
-    `scores` or `outputs`: whether it does; `word`: which `columns` of the row; `sequence`: which leaf. For the mask:
-    `origin`, the first position behind what row 0 sees, counted from the word; `window`; `reciprocal` of the group and
-    `product`, that times the first row of the pass.
-    """
-    return data.StructLayout(
-        {
-            "scores": 1,
-            "outputs": 1,
-            "pass_": _bits(size.passes),
-            "word": _bits(max(LEAF, size.value_size) // size.tile.columns),
-            "sequence": _bits(SEQUENCES),
-            "origin": signed(19),
-            "window": 17,
-            "reciprocal": 17,
-            "product": 25,
-        }
-    )
-
-
-def issue_layout(size: AttentionSize) -> data.StructLayout:
-    """One beat of work, the same for all rows; `total`: the beat of a COMBINE that joins the sums; `last` of a row."""
-    return data.StructLayout(
-        {
-            "valid": 1,
-            "kind": Kind,
-            "pass_": _bits(size.passes),
-            "beat": _bits(max(LEAF, size.value_size) // size.lanes),
-            "total": 1,
-            "last": 1,
-            "left": Place,
-            "right": Place,
-            "left_empty": 1,
-            "sink": 1,
-            "sink_slot": 1,
-            "target": 4,
-            "element": ElementFormat,
-        }
-    )
-
-
-def sum_layout(size: AttentionSize) -> data.StructLayout:
-    """Where the reducer's sum goes in this cycle."""
-    return data.StructLayout({"valid": 1, "pass_": _bits(size.passes), "sequence": _bits(SEQUENCES)})
+__all__ = ["AttentionSlice"]
 
 
 class AttentionSlice(wiring.Component):
@@ -164,10 +82,12 @@ class AttentionSlice(wiring.Component):
         size, arrival = self.size, self.arrival
         columns = size.tile.columns
         m.submodules.scores = scores = memory.Memory(
-            shape=data.ArrayLayout(33, columns), depth=1 << (1 + len(arrival.pass_) + _bits(LEAF // columns)), init=[]
+            shape=data.ArrayLayout(33, columns),
+            depth=1 << (1 + len(arrival.pass_) + needed_bits(LEAF // columns)),
+            init=[],
         )
         write, read = scores.write_port(), scores.read_port()
-        words = _bits(LEAF // columns)
+        words = needed_bits(LEAF // columns)
         high, low = Signal(signed(20)), Signal(signed(20))
         row = Signal(9)  # the row's position, counted from row 0's
         m.d.comb += [
@@ -215,19 +135,19 @@ class AttentionSlice(wiring.Component):
 
     def _per_row(self, places: int) -> memory.Memory:
         """A number for each pass at each of some places."""
-        return memory.Memory(shape=32, depth=1 << (len(self.arrival.pass_) + _bits(places)), init=[])
+        return memory.Memory(shape=32, depth=1 << (len(self.arrival.pass_) + needed_bits(places)), init=[])
 
     def _partials(self, m: Module) -> tuple[list[Value], list[Value]]:
         """Outputs of leaves as they land, and merged ones. Returns left and right of the beat in `operate`."""
         size, arrival, issue = self.size, self.arrival, self.issue
         columns, lanes = size.tile.columns, size.lanes
-        words, beats = _bits(size.value_size // columns), _bits(size.value_size // lanes)
+        words, beats = needed_bits(size.value_size // columns), needed_bits(size.value_size // lanes)
         passes, inner = len(arrival.pass_), (columns // lanes).bit_length() - 1
         m.submodules.landing = landing = memory.Memory(
             shape=data.ArrayLayout(32, columns), depth=LANDINGS << (passes + words), init=[]
         )
         m.submodules.merged = merged = memory.Memory(
-            shape=data.ArrayLayout(32, lanes), depth=1 << (_bits(size.held) + passes + beats), init=[]
+            shape=data.ArrayLayout(32, lanes), depth=1 << (needed_bits(size.held) + passes + beats), init=[]
         )
         land, keep = landing.write_port(), merged.write_port()
         self._keep = keep
@@ -235,7 +155,7 @@ class AttentionSlice(wiring.Component):
             land.en.eq(arrival.outputs),
             land.addr.eq(Cat(arrival.word[:words], arrival.pass_, arrival.sequence[:2])),
             land.data.eq(self.values),
-            keep.addr.eq(Cat(self.late.beat[:beats], self.late.pass_, self.late.target[: _bits(size.held)])),
+            keep.addr.eq(Cat(self.late.beat[:beats], self.late.pass_, self.late.target[: needed_bits(size.held)])),
             keep.en.eq(self.late.valid & (self.late.kind == Kind.COMBINE) & ~self.late.total),
         ]
         sides = []
@@ -244,7 +164,7 @@ class AttentionSlice(wiring.Component):
             landed, kept = landing.read_port(), merged.read_port()
             m.d.comb += [
                 landed.addr.eq(Cat(issue.beat[inner : inner + words], issue.pass_, place.index[:2])),
-                kept.addr.eq(Cat(issue.beat[:beats], issue.pass_, place.index[: _bits(size.held)])),
+                kept.addr.eq(Cat(issue.beat[:beats], issue.pass_, place.index[: needed_bits(size.held)])),
             ]
             beat = landed.data.as_value()
             if inner:
@@ -257,7 +177,7 @@ class AttentionSlice(wiring.Component):
     def _statistics(self, m: Module) -> tuple[list[Value], list[Value]]:
         """Maximum and sum of every partial result. Returns both sides' maxima and sums in `operate`."""
         operate, late, summed = self.operate, self.late, self.summed
-        held_bits = _bits(self.size.held)
+        held_bits = needed_bits(self.size.held)
         m.submodules.leaf_total = leaf_total = self._per_row(SEQUENCES)
         m.submodules.held_maximum = held_maximum = self._per_row(self.size.held)
         m.submodules.held_total = held_total = self._per_row(self.size.held)
@@ -280,7 +200,7 @@ class AttentionSlice(wiring.Component):
             place = operate[name]
             of_leaf, of_held = leaf.read_port(domain="comb"), held.read_port(domain="comb")
             m.d.comb += [
-                of_leaf.addr.eq(Cat(operate.pass_, place.index[: _bits(SEQUENCES)])),
+                of_leaf.addr.eq(Cat(operate.pass_, place.index[: needed_bits(SEQUENCES)])),
                 of_held.addr.eq(Cat(operate.pass_, place.index[:held_bits])),
             ]
             return Mux(place.held, of_held.data, of_leaf.data)

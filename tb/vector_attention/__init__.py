@@ -21,11 +21,24 @@ def model(name: str, size: AttentionSize) -> Model:
 SIZES = {
     # The tile of the small chip, 32 rows at a time: decode and prefill.
     "attention_tile": AttentionSize(TileConfig(4, 4, slots=8, passes=8, activation_depth=512, formats=FORMATS), 32, 2),
+    # As little as there can be, for the default suite.
+    "attention_tile_small": AttentionSize(
+        TileConfig(2, 2, slots=16, passes=4, activation_depth=128, formats=FORMATS), 8, 2, 4
+    ),
     # 16 heads on values of 512 channels: absorbed MLA.
     "attention_tile_latent": AttentionSize(TileConfig(4, 8, slots=4, passes=4, activation_depth=1024), 16, 16, 3, 4),
 }
 NAME = os.environ.get("ATTENTION_SIZE", "attention_tile")
 SIZE = SIZES[NAME]
 
-# The build takes more than a minute of processor time, so this one waits for the long regression.
-TESTBENCHES = [Testbench("vector_attention", model(NAME, SIZE), "tb.vector_attention.test_vector_attention", long=True)]
+SMALL = "attention_tile_small"
+
+
+def _bench(name: str, long: bool) -> Testbench:
+    environment = {"ATTENTION_SIZE": name}
+    module = "tb.vector_attention.test_vector_attention"
+    return Testbench(f"vector_{name}", model(name, SIZES[name]), module, long, environment)
+
+
+# Every test on the small build, and again on the chip's and on the one for MLA where minutes do not matter.
+TESTBENCHES = [_bench(name, name != SMALL) for name in SIZES]

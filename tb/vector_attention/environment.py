@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cocotb
@@ -14,13 +14,14 @@ from golden import model_fast, vector
 from golden.attention import LEAF, AttentionShape, PagedCache, attention, query_factor
 from golden.attention_layout import leaf_granules, leaf_image
 from golden.formats import FORMATS
-from golden.fp32_ops import Bits, from_float
+from golden.fp32_ops import INFINITY, NAN, Bits, from_float
 from hw.numerics.formats import ElementFormat
 from hw.tile.isa import WeightRange
+from hw.vector.append import AppendCommand, MemoryWrite
 from hw.vector.attention import ActivationWrite
 from hw.vector.engine import result_layout
 from hw.vector.leaves import AttentionCommand, AttentionSize
-from hw.vector.slice import SinkLogit
+from hw.vector.slice_control import SinkLogit
 from tb.common.clock import start_clock
 from tb.common.stream import StreamPort, StreamSink, StreamSource, encode, randomly
 
@@ -43,6 +44,9 @@ class Case:
     offset: float = 0.0
     position: int | None = None
     format: str = "MXINT8"
+    append: int = 0  # of the last positions, which the hardware appends
+    zero_keys: bool = False
+    broken: tuple[int, ...] = ()  # positions with a NaN in the key (the even ones) or an infinity in the value
 
     @property
     def shape(self) -> AttentionShape:
@@ -67,6 +71,7 @@ class Prepared:
     query: tuple[np.ndarray, np.ndarray]
     sinks: Bits | None
     expected: Bits
+    tokens: list[tuple[dict[str, int], list[int]]] = field(default_factory=list)
 
 
 SLOT_BLOCKS, SLOT_LEAVES, SLOT_GRANULES = 80, 128, 1 << 20
@@ -79,23 +84,26 @@ def prepare(case: Case, generator: np.random.Generator, slot: int = 0) -> Prepar
 
     Of two commands that are queued at once, each needs a slot (0 or 1) of its own.
     """
-    return _chunk(case, generator, *_memory(case, generator, slot), slot, slot * SLOT_BLOCKS)
+    *memory, tokens = _memory(case, generator, slot)
+    prepared = _chunk(case, generator, *memory, slot, slot * SLOT_BLOCKS)
+    prepared.tokens = tokens
+    return prepared
 
 
-def prepare_prompt(case: Case, generator: np.random.Generator, every: int = 1) -> list[Prepared]:
+def prepare_prompt(case: Case, generator: np.random.Generator, size: AttentionSize, every: int = 1) -> list[Prepared]:
     """The prefill of `length` positions in chunks of `count`, or every so many of them, on one cache."""
-    memory = _memory(case, generator, 0)
+    memory = _memory(case, generator, 0)[:4]
     chunks = []
     for first in range(0, case.length, case.count * every):
-        blocks = -(-case.count * case.group // 4) * (case.key_size // 32)
+        blocks = -(-case.count * case.group // size.tile.rows) * (case.key_size // 32)
         base = len(chunks) % CHUNKS * blocks
         chunks.append(_chunk(replace(case, position=first), generator, *memory, 0, base))
         memory = (*memory[:2], {}, {})
     return chunks
 
 
-def _memory(case: Case, generator: np.random.Generator, slot: int) -> tuple[PagedCache, np.ndarray, dict, dict]:
-    """A filled cache, its page table, its granules by address, and the hardware's page table."""
+def _memory(case: Case, generator: np.random.Generator, slot: int) -> tuple[PagedCache, np.ndarray, dict, dict, list]:
+    """A filled cache, its page table, its granules by address, the hardware's page table, tokens to append."""
     shape = case.shape
     pages = -(-case.length // LEAF)
     cache, order = PagedCache(shape, pages), generator.permutation(pages)
@@ -103,15 +111,41 @@ def _memory(case: Case, generator: np.random.Generator, slot: int) -> tuple[Page
     values = from_float(generator.normal(size=(case.length, 1, case.value_size)) * 3)
     if case.offset:
         keys[..., 0] = from_float(case.offset)
+    if case.zero_keys:
+        keys[:] = 0
+    for position in case.broken:
+        part, wrong = (values, INFINITY) if position % 2 and not case.latent else (keys, NAN)
+        part[position, 0, 5] = wrong
     cache.append(order, np.arange(case.length), keys, values)
     size = leaf_granules(shape)
     image, table = {}, {}
     for leaf in range(pages):
         base = int(order[leaf]) * (size + 7) + 1000 + slot * SLOT_GRANULES
         table[slot * SLOT_LEAVES + leaf] = base
-        for index, row in enumerate(leaf_image(cache.leaf(order, leaf, 0, case.length), shape)):
+        stored = cache.leaf(order, leaf, 0, case.length)
+        for part in (stored.key_codes, stored.key_scales, stored.value_codes, stored.value_scales):
+            behind = part[
+                max(case.length - case.append - leaf * LEAF, 0) :
+            ]  # nobody has written there yet: anything can be
+            behind[...] = generator.integers(0, 256, behind.shape)
+        for index, row in enumerate(leaf_image(stored, shape)):
             image[base + index] = int.from_bytes(row.tobytes(), "little")
-    return cache, order, image, table
+    tokens = []
+    for position in range(case.length - case.append, case.length):
+        numbers = keys[position, 0] if case.latent else np.concatenate([keys[position, 0], values[position, 0]])
+        tokens.append((_append_command(case, position, slot), [_beat(part) for part in numbers.reshape(-1, 8)]))
+    return cache, order, image, table, tokens
+
+
+def _append_command(case: Case, position: int, slot: int) -> dict[str, int]:
+    return {
+        "position": position, "key_blocks": case.key_size // 32, "value_groups": case.value_size // 32,
+        "table": slot * SLOT_LEAVES, "latent": int(case.latent), "element": ElementFormat[case.format].value,
+    }  # fmt: skip
+
+
+def _beat(numbers: Bits) -> int:
+    return int.from_bytes(numbers.astype("<u4").tobytes(), "little")
 
 
 def _chunk(case, generator, cache, order, image, table, slot: int, query_base: int) -> Prepared:
@@ -145,6 +179,9 @@ class TB:
         self.query = StreamSource(StreamPort(dut, "query", ActivationWrite), randomly(idle, SEED + 1))
         self.granules = StreamSource(StreamPort(dut, "granules", 256), randomly(idle, SEED + 2))
         self.ranges = StreamSink(StreamPort(dut, "ranges", WeightRange), randomly(pause, SEED + 3), self._read)
+        self.append = StreamSource(StreamPort(dut, "append", AppendCommand))
+        self.append_values = StreamSource(StreamPort(dut, "append_values", 256), randomly(idle, SEED + 5))
+        self.writes = StreamSink(StreamPort(dut, "writes", MemoryWrite), randomly(pause, SEED + 6), self._write)
         self.output = StreamSink(StreamPort(dut, "output", result_layout(8)), randomly(pause, SEED + 4))
         self.image: dict[int, int] = {}
         self.granules_read = self.cycles = 0
@@ -153,6 +190,17 @@ class TB:
         for address in range(request["address"], request["address"] + request["length"]):
             self.granules.put(self.image[address])
         self.granules_read += request["length"]
+
+    def _writes(self, prepared: Prepared) -> int:
+        """Memory writes that append its tokens."""
+        case = prepared.case
+        blocks, groups = case.key_size // 32, case.value_size // 32
+        return len(prepared.tokens) * (2 * blocks + (1 if case.latent else groups + 1))
+
+    def _write(self, write: dict[str, int]) -> None:
+        mask = sum(0xFF << 8 * byte for byte in range(32) if write["strobe"] >> byte & 1)
+        before = self.image[write["address"]]
+        self.image[write["address"]] = before & ~mask | write["data"] & mask
 
     async def reset(self) -> None:
         dut = self.dut
@@ -170,6 +218,13 @@ class TB:
             dut.pages_enable.value, dut.pages_address.value, dut.pages_data.value = 1, leaf, base
             await RisingEdge(dut.clk)
         dut.pages_enable.value = 0
+        for command, beats in prepared.tokens:
+            self.append.put(command)
+            for beat in beats:
+                self.append_values.put(beat)
+        while prepared.tokens and (len(self.writes.received) < self._writes(prepared) or int(dut.appending.value)):
+            await RisingEdge(dut.clk)
+        self.writes.received.clear()
         codes, scales = prepared.query
         blocks = scales.shape[1]
         for row in range(len(codes)):

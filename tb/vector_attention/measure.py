@@ -53,7 +53,7 @@ async def measure(dut):
     for run in json.loads(os.environ["ATTENTION_RUNS"]):
         case, repeat, every = Case(**run["case"]), run.get("repeat", 1), run.get("prompt", 0)
         if every:
-            queued = prepare_prompt(case, np.random.default_rng(SEED), every)
+            queued = prepare_prompt(case, np.random.default_rng(SEED), SIZE, every)
             ahead = CHUNKS
         else:
             queued, ahead = queue([case] * repeat), 0
