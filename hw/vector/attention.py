@@ -31,15 +31,7 @@ from hw.vector.schedule import SliceScheduler
 from hw.vector.slice import AttentionSlice
 from hw.vector.slice_control import Kind, SinkLogit
 
-__all__ = ["ActivationWrite", "AttentionEngine", "OutputSender", "VectorBusy"]
-
-
-class ActivationWrite(data.Struct):
-    """A block for the array's activation memories."""
-
-    row: unsigned(6)
-    address: unsigned(16)
-    block: Block
+__all__ = ["AttentionEngine", "OutputSender", "VectorBusy"]
 
 
 class VectorBusy(data.Struct):

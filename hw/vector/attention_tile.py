@@ -10,9 +10,10 @@ from hw.tile.config import LANES
 from hw.tile.isa import WeightRange
 from hw.tile.issue import IssueStalls
 from hw.vector.append import AppendCommand, KvAppender, MemoryWrite
-from hw.vector.attention import ActivationWrite, AttentionEngine, VectorBusy
+from hw.vector.attention import AttentionEngine, VectorBusy
 from hw.vector.engine import result_layout
 from hw.vector.leaves import PAGES, AttentionCommand, AttentionSize
+from hw.vector.quantise_rows import ActivationWrite
 from hw.vector.slice_control import SinkLogit
 
 __all__ = ["AttentionTile"]
