@@ -86,7 +86,7 @@ def sink_logits(sinks: Bits) -> Bits:
     return vector.scale(sinks, LOG2_E)
 
 
-def _per_token(values: Bits, format: Format) -> tuple[Bytes, Bytes]:
+def per_token(values: Bits, format: Format) -> tuple[Bytes, Bytes]:
     """Codes [..., n] and one scale [...] over the whole last axis."""
     codes, scales = model_fast.quantise(values, replace(format, group=values.shape[-1]))
     return codes, scales[..., 0]
@@ -96,7 +96,7 @@ def quantise_keys(keys: Bits, shape: AttentionShape) -> tuple[Bytes, Bytes]:
     """Keys uint32 [..., key_size] to codes [..., key_size] and scales [..., key_size/32]."""
     if not shape.latent:
         return model_fast.quantise(keys, shape.format)
-    latent, scale = _per_token(keys[..., : shape.value_size], shape.format)
+    latent, scale = per_token(keys[..., : shape.value_size], shape.format)
     parts, scales = [latent], [np.repeat(scale[..., None], shape.value_size // BLOCK, axis=-1)]
     if shape.key_size > shape.value_size:
         rest = model_fast.quantise(keys[..., shape.value_size :], shape.format)
@@ -163,7 +163,7 @@ class PagedCache:
         slots = self._slots(table, positions)
         self.key_codes[slots], self.key_scales[slots] = quantise_keys(keys, self.shape)
         if not self.shape.latent:
-            self._value_codes[slots], self._value_scales[slots] = _per_token(values, self.shape.format)
+            self._value_codes[slots], self._value_scales[slots] = per_token(values, self.shape.format)
 
     def leaf(self, table: NDArray[np.integer], index: int, head: int, length: int) -> Leaf:
         """Positions index*128 .. of a sequence of `length`; what lies behind its end is zero."""

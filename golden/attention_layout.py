@@ -13,10 +13,13 @@ A new token changes single bytes of (1) and of the scale granules, and whole gra
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from golden.attention import LEAF, AttentionShape, Bytes, Leaf
+from golden.attention import LEAF, AttentionShape, Bytes, Leaf, per_token, quantise_keys
 from golden.formats import BLOCK
+from golden.fp32_ops import Bits
 
 SQUARES = LEAF // BLOCK
 
@@ -42,3 +45,40 @@ def leaf_image(leaf: Leaf, shape: AttentionShape) -> Bytes:
     image = np.concatenate(parts)
     assert len(image) == leaf_granules(shape)
     return image
+
+
+class GranuleWrite(NamedTuple):
+    """A granule for the memory: its address, 32 bytes, and which of them are written."""
+
+    address: int
+    data: Bytes
+    strobe: int
+
+
+def token_writes(keys: Bits, values: Bits, position: int, base: int, shape: AttentionShape) -> list[GranuleWrite]:
+    """What `hw.vector.append.KvAppender` writes for one token of one key head, in its order.
+
+    keys uint32 [key_size] (after RoPE), values uint32 [value_size] (ignored where `latent`); `base` is the granule at
+    which the leaf of `position` lies.
+    """
+    codes, scales = quantise_keys(np.asarray(keys), shape)
+    square, place, inside = position % LEAF // BLOCK, position % BLOCK, position % LEAF
+    blocks, whole = shape.key_size // BLOCK, (1 << BLOCK) - 1
+    writes = []
+
+    def byte(address: int, scale: int) -> None:
+        writes.append(GranuleWrite(address, np.full(BLOCK, scale, np.uint8), 1 << place))
+
+    for block in range(blocks):
+        frame = base + SQUARES + (square * blocks + block) * (1 + BLOCK)
+        writes.append(GranuleWrite(frame + 1 + place, codes[BLOCK * block : BLOCK * (block + 1)], whole))
+        byte(frame, scales[block])
+        if shape.latent and block + 1 == shape.value_size // BLOCK:
+            byte(base + square, scales[0])
+    if not shape.latent:
+        value_codes, value_scale = per_token(np.asarray(values), shape.format)
+        first = base + SQUARES + blocks * SQUARES * (1 + BLOCK)
+        for group, part in enumerate(value_codes.reshape(-1, BLOCK)):
+            writes.append(GranuleWrite(first + group * LEAF + inside, part, whole))
+        byte(base + square, value_scale)
+    return writes

@@ -11,7 +11,8 @@
 // granule g with 8g + w.
 //
 // Check bits are kept as their difference from the code of the stored data, so that a loaded image needs no pass over
-// it. `fault_address`, `fault_data` and `fault_check` flip bits of one granule when it is read, while `fault` is high.
+// it. `fault_address`, `fault_data` and `fault_check` flip bits of one granule when it is read, while `fault` is high; a
+// clock of `corrupt` flips them in the storage, until the granule is written again.
 module hbm_device #(
     parameter int BANKS = 32, GROUP = 8, STACK = 16, BANK_BITS = 5, ROW_BITS = 12, COLUMN_BITS = 5, INDEX = 0,
     parameter int BL = 1, CL = 10, CWL = 5, RCDRD = 20, RCDWR = 10, RP = 17, RAS = 29, RC = 45, CCDS = 1, CCDL = 2,
@@ -42,7 +43,7 @@ module hbm_device #(
     logic [ADDRESS_BITS-1:0] reads[DELAY], writes[DELAY];
     logic [DELAY-1:0] read_due, write_due;
     logic [5:0] now;
-    logic fault;
+    logic fault, corrupt;
     logic [ADDRESS_BITS-1:0] fault_address;
     logic [255:0] fault_data;
     logic [31:0] fault_check;
@@ -92,6 +93,7 @@ module hbm_device #(
     initial begin
         masks = check_masks();
         fault = 0;
+        corrupt = 0;
         fault_address = '0;
         fault_data = '0;
         fault_check = '0;
@@ -138,6 +140,10 @@ module hbm_device #(
             read_due = '0;
             write_due = '0;
         end else begin
+            if (corrupt) begin
+                store[fault_address] = store[fault_address] ^ fault_data;
+                if (ECC) check[fault_address] = check[fault_address] ^ encode(fault_data) ^ fault_check;
+            end
             if (row[2:0] == 1) open_row[row_bank] <= row[3+BANK_BITS+:ROW_BITS];
             if (write_due[now]) begin
                 store[writes[now]] = write_data;

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from amaranth.lib import wiring
 
-from hw.noc import MeshConfig, arbiter, router
+from hw.noc import MeshConfig, arbiter, edge, router
+from hw.noc.axi import order
 from hw.noc.route import legal
 from scripts.formal import noc
 from scripts.formal.noc_engine import prove
@@ -56,6 +57,37 @@ def test_credits_are_bounded(classes: int, channels: int, depth: int) -> None:
 def test_ignored_credit_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noc, "OutputPort", mutant(router, "self.room.eq(credits != 0)", "self.room.eq(1)").OutputPort)
     refuted(noc.ChannelCredits(MeshConfig(2, 2, payload=1, classes=1, depth=2)))
+
+
+@pytest.mark.parametrize("size, id_width", [(2, 1), (4, 2)])
+def test_transactions_keep_the_order_of_their_id(size: int, id_width: int) -> None:
+    proven(noc.IdOrdering(size, id_width))
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [("before.eq(same & ~self.close)", "before.eq(0)"), ("before.eq(before & ~self.close)", "before.eq(before)")],
+    ids=["passes", "never_goes_on"],
+)
+def test_broken_order_is_refuted(old: str, new: str) -> None:
+    refuted(noc.IdOrdering(3, 1, mutant(order, old, new).IdOrder))
+
+
+def test_edge_credits_are_bounded() -> None:
+    proven(noc.EdgeCredits(SMALL))
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("buffer.valid & (places != 0)", "buffer.valid"),
+        ("payer.grant[index] & pays, 0, owed)", "payer.grant[index] & pays, owed, owed)"),
+        ("buffer.valid & (room != 0)", "buffer.valid"),
+    ],
+    ids=["no_place", "paid_twice", "no_credit"],
+)
+def test_broken_edge_is_refuted(old: str, new: str) -> None:
+    refuted(noc.EdgeCredits(SMALL, channels=mutant(edge, old, new).EdgeChannels))
 
 
 PAIRS = [(arrival, output) for arrival in range(5) for output in range(5) if legal(arrival, output)]

@@ -43,6 +43,7 @@ def test_address_map_is_one_to_one(config: HbmConfig) -> None:
     assert row.max() < 1 << config.row_bits
     place = column + (bank << np.uint64(config.column_bits)) + (row << np.uint64(config.column_bits + config.bank_bits))
     assert np.array_equal(np.sort(place), addresses)
+    # (the hardware's own way back, `restore`, is the same matrix: every logged error of tb/hbm/test_ecc.py goes by it)
     back = np.zeros_like(addresses)
     for bit, mask in enumerate(address_map.inverse):
         back |= (np.bitwise_count(place & np.uint64(mask)).astype(np.uint64) & np.uint64(1)) << np.uint64(bit)
@@ -100,6 +101,8 @@ def test_no_time_is_ever_shortened(field: str) -> None:
         ({"read_queue": 65}, "read_queue must be an integer from 4 to 64, not 65"),
         ({"refresh": "never"}, "refresh must be"),
         ({"close": "sometimes"}, "close must be"),
+        ({"scrub_interval": -1}, "scrub_interval must be an integer from 0 to 1048576, not -1"),
+        ({"error_limit": 70000}, "error_limit must be an integer from 0 to 65535"),
         ({"prefetch": 100}, "prefetch must be a power of two"),
         ({"write_buffer": 16}, "write_buffer must be a power of two from write_queue"),
         ({"address_map": "c g b r"}, "leaves bits out: 1 of 's'"),

@@ -17,11 +17,13 @@ MUTANTS = {
     "group sent too early": ("hw/tile/array.py", "latency=to_result", "latency=to_result - 4"),
     "sum not cleared for a new group": ("hw/tile/issue.py", "self.issue.first.eq(k == 0)", "self.issue.first.eq(0)"),
     "weights of the wrong cycle": (
-        "hw/tile/array.py", '"weight_codes", OPERAND_LATENCY - 1', '"weight_codes", OPERAND_LATENCY',
+        "hw/tile/array.py", '"weight_codes", _TO_DECODER', '"weight_codes", _TO_DECODER + 1',
     ),
     "bank reused before it is sent": ("hw/tile/issue.py", "& occupied.bit_select(bank, 1)", "& 0"),
-    "scales of the frame before": (
-        "hw/tile/unpack.py", "have_scales.eq(take_scales & self.granules.valid)", "have_scales.eq(1)",
+    "scale words move on by one": ("hw/tile/unpack.py", "words >> 2 * bits, words", "words >> bits, words"),
+    "two blocks counted as one": ("hw/tile/unpack.py", "remaining - Mux(two, 2, 1)", "remaining - 1"),
+    "the second block of two is the first": (
+        "hw/tile/collect.py", "payload[self.columns - 1].eq(block[1])", "payload[self.columns - 1].eq(block[0])",
     ),
     "blocks counted twice": ("hw/tile/sequencer.py", "taken.eq(instruction.count)", "taken.eq(0)"),
 }  # fmt: skip
@@ -45,13 +47,18 @@ def test_the_tile_passes_unchanged(copy):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_have_a_place(name):
+    path, old, _ = MUTANTS[name]
+    assert (ROOT / path).read_text().count(old) == 1, f"{path} no longer has the place that '{name}' changes"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_tile_is_noticed(copy, name):
     path, old, new = MUTANTS[name]
     source = copy / path
     text = source.read_text()
-    assert text.count(old) == 1, f"{path} no longer has the place that this mutant changes"
     source.write_text(text.replace(old, new))
     try:
         done = run(copy)

@@ -49,7 +49,15 @@ class AddressMap:
 
     def bits(self, address: Value) -> Value:
         """Device bits of a granule address (hardware)."""
-        return Cat(Cat(address[k] for k in range(len(self.masks)) if mask >> k & 1).xor() for mask in self.masks)
+        return self._product(self.masks, address)
+
+    def restore(self, bits: Value) -> Value:
+        """Granule address of device bits (hardware)."""
+        return self._product(self.inverse, bits)
+
+    @staticmethod
+    def _product(masks: list[int], value: Value) -> Value:
+        return Cat(Cat(value[k] for k in range(len(masks)) if mask >> k & 1).xor() for mask in masks)
 
     def split(self, address: Value) -> tuple[Value, Value, Value]:
         """Column, bank and row of a granule address (hardware)."""

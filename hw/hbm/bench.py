@@ -36,12 +36,14 @@ class TraceBench(wiring.Component):
         m.submodules.core = core = HbmCore(config)
         m.submodules.device = device = HbmDevice(config)
         connect(m, core.device, device.port)
+        payload = core.request.payload
+        request = Cat(payload.write, payload.address, payload.tag)
         m.submodules.trace = Instance(
             "hbm_trace", p_ADDRESS_BITS=config.address_bits, p_TAG_BITS=config.tag_bits,
             i_clk=ClockSignal(), i_rst=ResetSignal(), o_request_valid=core.request.valid,
-            i_request_ready=core.request.ready, o_request=core.request.payload.as_value(),
+            i_request_ready=core.request.ready, o_request=request,
             o_request_data=core.request_data, i_response_valid=core.response_valid,
-            i_response=core.response.as_value(), o_done=self.done,
+            i_response=Cat(core.response.tag, core.response.data, core.response.error), o_done=self.done,
             **{f"o_{name}": getattr(self, name) for name in self.RESULTS},
         )  # fmt: skip
         m.d.comb += [self.counters.eq(core.counters), self.violation.eq(device.violation)]
@@ -64,8 +66,10 @@ class ControllerBench(wiring.Component):
         m.submodules.device = device = HbmDevice(self._config, self._index)
         connect(m, controller.device, device.port)
         for name in controller.signature.members:
-            if name in ("counters", "irq"):
+            if name in ("counters", "irq", "lost_errors"):
                 m.d.comb += getattr(self, name).eq(getattr(controller, name))
+            elif name == "clear_errors":
+                m.d.comb += controller.clear_errors.eq(self.clear_errors)
             elif name != "device":
                 connect(m, flipped(getattr(self, name)), getattr(controller, name))
         m.d.comb += self.violation.eq(device.violation)

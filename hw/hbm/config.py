@@ -54,6 +54,10 @@ class HbmConfig:
         Fold the row bits into the bank and group bits, so that strides spread over banks.
     ecc : bool
         SEC-DED check bits for each 64-bit word.
+    scrub_interval : int
+        Clocks between two granules that the ECC scrubber reads, up to 2**20; 0: no scrubber.
+    error_limit : int
+        Corrected errors after which the interrupt is raised; 0: never (an uncorrectable one always raises it).
     tag_bits : int
         Width of the request tag on the core's port.
     """
@@ -73,6 +77,8 @@ class HbmConfig:
     address_map: str = ""
     hash_banks: bool = True
     ecc: bool = True
+    scrub_interval: int = 0
+    error_limit: int = 0
     tag_bits: int = 10
 
     def __post_init__(self) -> None:
@@ -90,6 +96,7 @@ class HbmConfig:
         for name, low, high in (
             ("read_queue", 4, 64), ("write_queue", 4, 64), ("descriptors", 1, 64), ("refresh_batch", 1, 8),
             ("age_limit", 64, 65535), ("batch_limit", 1, 1023), ("tag_bits", 1, 32),
+            ("scrub_interval", 0, 1 << 20), ("error_limit", 0, 65535),
         ):  # fmt: skip
             value = getattr(self, name)
             if not isinstance(value, int) or not low <= value <= high:

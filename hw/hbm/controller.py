@@ -13,16 +13,17 @@ from .axi import AxiReadEngine, AxiWriteEngine
 from .config import HbmConfig
 from .core import HbmCore
 from .datapath import index_of
-from .interface import GRANULE_BITS, Counters, DevicePort, Request, StreamDescriptor
+from .interface import GRANULE_BITS, Counters, DevicePort, ErrorRecord, Request, StreamDescriptor
 from .mask import lowest
+from .scrub import LOST_BITS, ErrorLog, Scrubber
 from .stream import StreamReader
 
 __all__ = ["HbmController"]
 
 AXI_ADDRESS_BITS = 40
 READ_ENGINES = 4
-SOURCE_BITS = 3  # tag bits that name the source: AXI read engines 0 to 3, then the write engine, then the stream
-WRITER, STREAM = READ_ENGINES, READ_ENGINES + 1
+SOURCE_BITS = 3  # tag bits that name the source: AXI read engines 0 to 3, then write engine, stream, scrubber
+WRITER, STREAM, SCRUBBER = READ_ENGINES, READ_ENGINES + 1, READ_ENGINES + 2
 
 
 class HbmController(wiring.Component):
@@ -36,7 +37,7 @@ class HbmController(wiring.Component):
     Interface attributes
     --------------------
     descriptor : In
-        Stream of `StreamDescriptor` (granule `address`, `length` in granules). Up to `config.descriptors` wait.
+        Stream of `StreamDescriptor` (granule `address`, `length` in granules, `hint`). Up to `config.descriptors` wait.
     data : Out
         Stream of 256-bit granules: all descriptors' ranges, in order; byte 0 is bits 7:0.
     axi : In
@@ -47,8 +48,11 @@ class HbmController(wiring.Component):
         To `HbmDevice`.
     counters : Out
         `Counters`.
+    errors : Out
+        Stream of `ErrorRecord`: the ECC errors found, oldest first. `lost_errors` counts those that found the log full.
     irq : Out
-        High from the first uncorrectable error on.
+        High from the first uncorrectable error on, or from the `config.error_limit`-th corrected one, until
+        `clear_errors`.
     """
 
     def __init__(self, config: HbmConfig, axi_id_bits: int = 4):
@@ -66,6 +70,9 @@ class HbmController(wiring.Component):
                 "axi": In(Axi4Signature(AXI_ADDRESS_BITS, GRANULE_BITS, axi_id_bits)),
                 "device": Out(DevicePort(config)),
                 "counters": Out(Counters),
+                "errors": Out(stream.Signature(ErrorRecord(config))),
+                "lost_errors": Out(LOST_BITS),
+                "clear_errors": In(1),
                 "irq": Out(1),
             }
         )
@@ -84,12 +91,33 @@ class HbmController(wiring.Component):
         connect(m, flipped(self.descriptor), reader.descriptor)
         connect(m, reader.data, flipped(self.data))
         m.d.comb += self.counters.eq(core.counters)
-        m.d.sync += self.irq.eq(self.irq | (core.response_valid & core.response.error))
         self._read_channels(m, engines)
         self._write_channels(m, writer)
-        self._share(m, core, [*engines, writer, reader])
-        self._return(m, core, [*engines, writer, reader])
+        sources = [*engines, writer, reader]
+        if config.scrub_interval:
+            m.submodules.scrubber = scrubber = Scrubber(config)
+            sources.append(scrubber)
+        self._errors(m, core, sources)
+        self._share(m, core, sources)
+        self._return(m, core, sources)
         return m
+
+    def _errors(self, m: Module, core: HbmCore, sources: list) -> None:
+        """Log, interrupt, and what the scrubber has to know of errors and of writes."""
+        m.submodules.log = log = ErrorLog(self._config)
+        response, request = core.response, core.request.payload
+        connect(m, log.records, flipped(self.errors))
+        m.d.comb += [
+            log.valid.eq(core.response_valid), log.place.eq(response.place), log.corrected.eq(response.corrected),
+            log.failed.eq(response.error), log.scrub.eq(response.tag[:SOURCE_BITS] == SCRUBBER),
+            log.clear.eq(self.clear_errors), self.lost_errors.eq(log.lost), self.irq.eq(log.irq),
+        ]  # fmt: skip
+        for scrubber in sources[SCRUBBER:]:
+            m.d.comb += [
+                scrubber.fill_corrected.eq(response.corrected), scrubber.repair.eq(log.repair),
+                scrubber.repair_address.eq(log.repair_address), scrubber.written_address.eq(request.address),
+                scrubber.written.eq(core.request.valid & core.request.ready & request.write),
+            ]  # fmt: skip
 
     def _read_channels(self, m: Module, engines: list) -> None:
         """AR to the engine of its ID; R from one engine until the last beat of its burst."""
@@ -143,7 +171,7 @@ class HbmController(wiring.Component):
         shape = Request(config)
         for k, source in enumerate(sources):
             offer = data.View(shape, Signal(shape.size, name=f"offer{k}"))
-            if k == WRITER:
+            if k in (WRITER, SCRUBBER):
                 m.d.comb += [
                     offer.write.eq(source.request.payload.write), offer.address.eq(source.request.payload.address),
                     offer.tag.eq(k),
@@ -152,6 +180,8 @@ class HbmController(wiring.Component):
             else:
                 tag = Cat(Const(k, SOURCE_BITS), source.slot)
                 m.d.comb += [offer.address.eq(source.read.payload), offer.tag.eq(tag)]
+                if k == STREAM:
+                    m.d.comb += [offer.hint.eq(source.hint), offer.last.eq(source.last)]
                 offers.append(source.read)
             tags.append(offer.as_value())
         valid = Cat(offer.valid for offer in offers)
@@ -162,7 +192,11 @@ class HbmController(wiring.Component):
             chosen.eq(Mux(held, owner, lowest(Mux(later.any(), later, valid)))),
             core.request.valid.eq(valid.any()),
             core.request.payload.as_value().eq(Array(tags)[index_of(chosen)]),
-            core.request_data.eq(sources[WRITER].request_data),
+            core.request_data.eq(
+                Mux(chosen[SCRUBBER], sources[SCRUBBER].request_data, sources[WRITER].request_data)
+                if count > SCRUBBER
+                else sources[WRITER].request_data
+            ),
         ]
         m.d.comb += [offer.ready.eq(core.request.ready & chosen[k]) for k, offer in enumerate(offers)]
         m.d.sync += [held.eq(core.request.valid & ~core.request.ready), owner.eq(chosen)]
@@ -179,5 +213,5 @@ class HbmController(wiring.Component):
                 engine.fill.eq(core.response_valid & (source == k)), engine.fill_data.eq(response.data),
                 engine.fill_error.eq(response.error),
             ]  # fmt: skip
-            if k != WRITER:
+            if k not in (WRITER, SCRUBBER):
                 m.d.comb += engine.fill_slot.eq(response.tag[SOURCE_BITS:])

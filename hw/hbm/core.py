@@ -21,7 +21,7 @@ from .datapath import ReadPath, WritePath, index_of
 from .interface import GRANULE_BITS, ColumnOp, Counters, DevicePort, Request, Response, RowOp
 from .mask import lowest, one_hot, select
 from .queue import STAMP_BITS, RequestQueue
-from .refresh import AllBankRefresh, PerBankRefresh, StreamGuard
+from .refresh import AllBankRefresh, ArrivalPace, PerBankRefresh, StreamGuard
 
 __all__ = ["HbmCore"]
 
@@ -96,8 +96,10 @@ class HbmCore(wiring.Component):
         config, reads, writes, banks = self._config, self._reads, self._writes, self._banks
         write_path, request = self._write_path, self.request.payload
         m.submodules.guard = guard = StreamGuard(config)
+        m.submodules.pace = pace = ArrivalPace(config)
         m.submodules.open_rows = open_rows = Memory(shape=config.row_bits, depth=config.timing.total_banks, init=[])
         look, self._open_write = open_rows.read_port(domain="comb"), open_rows.write_port()
+        served = open_rows.read_port(domain="comb")
 
         column, bank, row = AddressMap(config).split(request.address)
         write = Signal()
@@ -114,6 +116,12 @@ class HbmCore(wiring.Component):
             write_path.data.eq(self.request_data),
             guard.valid.eq(taken),
             guard.address.eq(request.address),
+            pace.valid.eq(taken),
+            guard.sparse.eq(pace.sparse),
+            guard.hint.eq(request.hint),
+            guard.last.eq(request.last),
+            served.addr.eq(reads.pick_bank),
+            self._read_path.place.eq(Cat(reads.pick_column, reads.pick_bank, served.data)),
         ]
         with m.If(taken):
             m.d.sync += [
@@ -148,8 +156,12 @@ class HbmCore(wiring.Component):
                 queue.bank.eq(fields["bank"]), queue.row.eq(fields["row"]), queue.column.eq(fields["column"]),
                 queue.hit.eq(hit), queue.stamp.eq(now), queue.strict.eq(~queue.empty & (age >= OVERDUE)),
             ]  # fmt: skip
-        m.d.comb += [self._refresh.guard.eq(guard.banks), self._refresh.near.eq(guard.near)]
+        m.d.comb += [
+            self._refresh.guard.eq(guard.banks), self._refresh.near.eq(guard.avoid),
+            self._refresh.start.eq(pace.start), self._refresh.late.eq(pace.late),
+        ]  # fmt: skip
         self._near = guard.near
+        self._at_door = select(self._waiting, here)
 
     def _choose_direction(self, m: Module) -> None:
         """Which queue has the column slot: batches as long as the queues allow, within `batch_limit`."""
@@ -208,6 +220,8 @@ class HbmCore(wiring.Component):
             self.response.tag.eq(self._read_path.out_tag),
             self.response.data.eq(self._read_path.out_data),
             self.response.error.eq(self._read_path.failed),
+            self.response.corrected.eq(self._read_path.corrected),
+            self.response.place.eq(self._read_path.out_place),
         ]
         m.d.sync += [
             device.column.op.eq(Mux(reads.take, ColumnOp.RD, Mux(writes.take, ColumnOp.WR, ColumnOp.NOP))),
@@ -257,8 +271,8 @@ class HbmCore(wiring.Component):
         m.d.comb += [
             banks.act.eq(act), banks.pre.eq(pre), banks.refresh.eq(refresh.issue),
             banks.refresh_all.eq(refresh.issue_all),
-            refresh.pending.eq(pending), refresh.open.eq(banks.open), refresh.can_refresh.eq(banks.can_refresh),
-            refresh.can_refresh_all.eq(banks.can_refresh_all),
+            refresh.pending.eq(pending | self._at_door), refresh.open.eq(banks.open),
+            refresh.can_refresh.eq(banks.can_refresh), refresh.can_refresh_all.eq(banks.can_refresh_all),
             self._open_write.en.eq(act.any()), self._open_write.addr.eq(index_of(act)), self._open_write.data.eq(row),
         ]  # fmt: skip
         for queue in (reads, writes):

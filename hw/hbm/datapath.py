@@ -70,29 +70,30 @@ class WritePath(wiring.Component):
 class ReadPath(wiring.Component):
     """Gives each read's data its tag back. Reads return in the order of their commands.
 
-    `issue` with `tag` at the pick of a command; `read_*` from the device; `valid`, `out_*` one clock later, corrected.
+    `issue` with `tag` and `place` (device bits) at the pick of a command; `read_*` from the device; `valid`, `out_*`
+    one clock later, corrected.
     """
 
     def __init__(self, config: HbmConfig):
         self._config = config
         super().__init__({
-            "issue": In(1), "tag": In(config.tag_bits),
+            "issue": In(1), "tag": In(config.tag_bits), "place": In(config.address_bits),
             "read_valid": In(1), "read_data": In(GRANULE_BITS), "read_check": In(CHECK_BITS),
-            "valid": Out(1), "out_tag": Out(config.tag_bits), "out_data": Out(GRANULE_BITS), "corrected": Out(1),
-            "failed": Out(1), "busy": Out(1),
+            "valid": Out(1), "out_tag": Out(config.tag_bits), "out_place": Out(config.address_bits),
+            "out_data": Out(GRANULE_BITS), "corrected": Out(1), "failed": Out(1), "busy": Out(1),
         })  # fmt: skip
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         c = self._config.cycles
         depth = 1 << (c.cl + c.bl + 4).bit_length()
-        m.submodules.tags = tags = Memory(shape=self._config.tag_bits, depth=depth, init=[])
+        m.submodules.tags = tags = Memory(shape=self._config.tag_bits + self._config.address_bits, depth=depth, init=[])
         into, out = tags.write_port(), tags.read_port(domain="comb")
         head, tail = Signal(range(depth)), Signal(range(depth))
         m.d.comb += [
             into.en.eq(self.issue),
             into.addr.eq(tail),
-            into.data.eq(self.tag),
+            into.data.eq(Cat(self.tag, self.place)),
             out.addr.eq(head),
             self.busy.eq((head != tail) | self.valid),
         ]
@@ -108,7 +109,7 @@ class ReadPath(wiring.Component):
         ]
         with m.If(self.read_valid):
             m.d.sync += [
-                self.out_tag.eq(out.data),
+                Cat(self.out_tag, self.out_place).eq(out.data),
                 self.out_data.eq(fixed),
                 self.corrected.eq(corrected),
                 self.failed.eq(failed),

@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from .config import HbmConfig
 
 __all__ = [
-    "ColumnCommand", "ColumnOp", "Counters", "DevicePort", "Request", "Response", "RowCommand", "RowOp",
-    "StreamDescriptor", "WriteData",
+    "ColumnCommand", "ColumnOp", "Counters", "DevicePort", "ErrorRecord", "GranuleRequest", "Hint", "Request",
+    "Response", "RowCommand", "RowOp", "StreamDescriptor", "WriteData",
 ]  # fmt: skip
 
 GRANULE_BITS = 256
@@ -46,15 +46,44 @@ def ColumnCommand(config: HbmConfig) -> data.StructLayout:
     )
 
 
+class Hint(enum.Enum, shape=2):
+    """What a range of addresses is, for the scheduler: it decides how rows are kept and where refresh goes, never the
+    data.
+    """
+
+    NONE = 0
+    """Not known: streams are recognised by their addresses."""
+    WEIGHTS = 1
+    """Part of a long sequential stream, which goes on in the next range: followed until it is silent, whatever comes
+    between."""
+    PAGE = 2
+    """A piece by itself, such as a page of the KV cache: followed to its end, where its banks are given up at once."""
+
+
 def StreamDescriptor(config: HbmConfig) -> data.StructLayout:
     """`length` granules (at least 1) from granule `address` on, to be read in order; both `address_bits` wide."""
-    return data.StructLayout({"address": unsigned(config.address_bits), "length": unsigned(config.address_bits)})
+    return data.StructLayout(
+        {"address": unsigned(config.address_bits), "length": unsigned(config.address_bits), "hint": Hint}
+    )
 
 
 def Request(config: HbmConfig) -> data.StructLayout:
-    """One granule: `write`, granule `address`, `tag` (comes back with a read's data)."""
+    """One granule: `write`, granule `address`, `tag` (comes back with a read's data), `hint`; `last` of its range."""
     return data.StructLayout(
-        {"write": unsigned(1), "address": unsigned(config.address_bits), "tag": unsigned(config.tag_bits)}
+        {"write": unsigned(1), "address": unsigned(config.address_bits), "tag": unsigned(config.tag_bits),
+         "hint": Hint, "last": unsigned(1)}
+    )  # fmt: skip
+
+
+def GranuleRequest(config: HbmConfig) -> data.StructLayout:
+    """What a source of reads and writes offers: `write`, granule `address`."""
+    return data.StructLayout({"write": unsigned(1), "address": unsigned(config.address_bits)})
+
+
+def ErrorRecord(config: HbmConfig) -> data.StructLayout:
+    """An ECC error: granule `address`, `uncorrectable` (else it was corrected), found by the `scrub`ber."""
+    return data.StructLayout(
+        {"address": unsigned(config.address_bits), "uncorrectable": unsigned(1), "scrub": unsigned(1)}
     )
 
 
@@ -66,8 +95,12 @@ class WriteData(data.Struct):
 
 
 def Response(config: HbmConfig) -> data.StructLayout:
-    """Data of a read: `tag` of its request, `data`, `error` (uncorrectable)."""
-    return data.StructLayout({"tag": unsigned(config.tag_bits), "data": unsigned(GRANULE_BITS), "error": unsigned(1)})
+    """Data of a read: `tag` of its request, `data`, `error` (uncorrectable), `corrected`, `place` (device bits of the
+    granule: {row, bank, column})."""
+    return data.StructLayout(
+        {"tag": unsigned(config.tag_bits), "data": unsigned(GRANULE_BITS), "error": unsigned(1),
+         "corrected": unsigned(1), "place": unsigned(config.address_bits)}
+    )  # fmt: skip
 
 
 class DevicePort(wiring.Signature):

@@ -16,26 +16,34 @@ from amaranth.lib.wiring import In, Out
 
 from .address import AddressMap
 from .config import HbmConfig
+from .interface import Hint
 from .mask import lowest, one_hot, select
 
-__all__ = ["AllBankRefresh", "PerBankRefresh", "StreamGuard"]
+__all__ = ["AllBankRefresh", "ArrivalPace", "PerBankRefresh", "StreamGuard"]
 
 QUIET = 1 << 11  # clocks after which a stream is forgotten
+SLOW_AHEAD = 8  # granules that a stream advances during a refresh in sparse traffic, at the most
+SLOW_DISTANCES = {1: (0, 1), 4: (2, 3, 4), SLOW_AHEAD: (7, 8)}  # marked for a stream that advances that many, or fewer
+
+
+def sparse_gap(config: HbmConfig) -> int:
+    """Clocks between requests from which on traffic is sparse: at most SLOW_AHEAD requests come during a refresh."""
+    return -(-(config.cycles.rfcpb + config.cycles.rp) // SLOW_AHEAD)
 
 
 def refresh_signature(config: HbmConfig) -> dict:
     """Ports of both refreshers.
 
-    `pending`: banks with requests; `guard`: banks soon to be used; `near`: those that a stream is in; `open`,
-    `can_refresh`, `can_refresh_all`: state and rules of the banks. Out: `hold`, banks that must not be activated;
-    `close`, banks to close when no request hits them, or at any rate with `force`; `stop`, no column commands;
-    `issue`, REFpb to this bank now; `issue_all`, REFab now.
+    `pending`: banks with requests; `guard`: banks soon to be used; `near`: those that a stream is in; `start`, `late`:
+    from `ArrivalPace`; `open`, `can_refresh`, `can_refresh_all`: state and rules of the banks. Out: `hold`, banks that
+    must not be activated; `close`, banks to close when no request hits them, or at any rate with `force`; `stop`, no
+    column commands; `issue`, REFpb to this bank now; `issue_all`, REFab now.
     """
     banks = config.timing.total_banks
     return {
-        "pending": In(banks), "guard": In(banks), "near": In(banks), "open": In(banks), "can_refresh": In(banks),
-        "can_refresh_all": In(1), "hold": Out(banks), "close": Out(banks), "force": Out(1), "stop": Out(1),
-        "issue": Out(banks), "issue_all": Out(1), "debt": Out(signed(12)),
+        "pending": In(banks), "guard": In(banks), "near": In(banks), "start": In(1), "late": In(1),
+        "open": In(banks), "can_refresh": In(banks), "can_refresh_all": In(1), "hold": Out(banks), "close": Out(banks),
+        "force": Out(1), "stop": Out(1), "issue": Out(banks), "issue_all": Out(1), "debt": Out(signed(12)),
     }  # fmt: skip
 
 
@@ -66,9 +74,11 @@ class PerBankRefresh(wiring.Component):
         forced, target = self.debt >= self.FORCE * banks, Signal(banks)
         # A target is kept until it is refreshed, so that its bank is not drained in vain.
         m.d.sync += target.eq(Mux((target & ~done).any(), target & ~after, Mux(forced, lowest(~done), 0)))
-        idle = ~done & ~self.pending & (self.debt > -banks).replicate(banks)
-        chosen = Signal(banks)
+        idle, chosen, good = Signal(banks), Signal(banks), Signal()
         m.d.comb += [
+            # In sparse traffic a refresh waits for a good time, the less the more is owed.
+            good.eq(self.start | (self.late & (self.debt >= 0)) | (self.debt >= banks)),
+            idle.eq(select(good & (self.debt > -banks), ~done & ~self.pending)),
             # A slow stream is in one set of banks for rounds: those wait until a refresh is forced.
             chosen.eq((idle & ~self.near & (~self.guard | (self.debt >= banks).replicate(banks))) | target),
             self.hold.eq(target),
@@ -107,51 +117,142 @@ class AllBankRefresh(wiring.Component):
         return m
 
 
+class ArrivalPace(wiring.Component):
+    """When to start a refresh so that the fewest requests meet it.
+
+    While requests come far apart, the next is expected as long after the last as that one came after its predecessor.
+    A refresh that starts right after a request, or that ends before the next is due, meets one request less than one
+    that starts at any time, and the one that it does meet has less to wait for.
+
+    Interface attributes
+    --------------------
+    valid : In
+        A request is accepted at this clock.
+    sparse : Out
+        Requests are at least `sparse_gap` clocks apart.
+    start : Out
+        A good clock to start a refresh; always high in dense traffic and in silence.
+    late : Out
+        The next request is overdue.
+    """
+
+    WINDOW = 4
+    SILENCE = 4095
+
+    def __init__(self, config: HbmConfig):
+        self._config = config
+        super().__init__({"valid": In(1), "sparse": Out(1), "start": Out(1), "late": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        age, gap = Signal(range(self.SILENCE + 1), init=self.SILENCE), Signal(range(self.SILENCE + 1))
+        m.d.sync += age.eq(Mux(self.valid, 0, age + (age != self.SILENCE)))
+        with m.If(self.valid):
+            m.d.sync += [gap.eq(age), self.sparse.eq(age >= sparse_gap(self._config) - 1)]
+        m.d.comb += [
+            self.late.eq(age > gap),
+            self.start.eq(
+                ~self.sparse | (age < self.WINDOW) | (age + self._config.cycles.rfcpb <= gap) | (age == self.SILENCE)
+            ),
+        ]
+        return m
+
+
 class StreamGuard(wiring.Component):
     """Banks that sequential streams are about to enter, so that refresh keeps away from them.
 
     Two streams are followed (a weight stream stays followed while pages come and go). For each, the banks at a few
-    distances ahead are marked, with the banks of the other groups beside them, as far as a refresh lasts. `near` are
-    those in use now, whose rows stay open.
+    distances ahead are marked, with the banks of the other groups beside them, as far as a refresh lasts. In `sparse`
+    traffic a stream passes few granules in that time, and only the banks of those are marked.
+
+    Interface attributes
+    --------------------
+    valid, address, hint, last : In
+        A request is accepted at this clock. `Hint.WEIGHTS` goes to the first stream, which then is followed until it is
+        silent; `Hint.PAGE` to the second, which ends with the `last` of its range.
+    sparse : In
+        From `ArrivalPace`.
+    near : Out
+        Banks in use by a stream now: their rows stay open.
+    avoid, banks : Out
+        Banks for refresh to keep out of unless it is forced, and as long as it is not in arrears. In sparse traffic
+        also where a stream would go on from any of the last requests.
     """
 
     def __init__(self, config: HbmConfig):
         self._config = config
         super().__init__({
-            "valid": In(1), "address": In(unsigned(config.address_bits)),
-            "near": Out(config.timing.total_banks), "banks": Out(config.timing.total_banks),
+            "valid": In(1), "address": In(unsigned(config.address_bits)), "sparse": In(1),
+            "hint": In(Hint), "last": In(1),
+            **{name: Out(config.timing.total_banks) for name in ("near", "avoid", "banks")},
         })  # fmt: skip
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, t, c = self._config, self._config.timing, self._config.cycles
-        address_map = AddressMap(config)
-        per_set = t.columns * t.groups
-        reach = (c.rfcpb + c.rp) // c.bl
-        distances = [4 * t.groups, *range(per_set, reach, per_set), reach]
+        config, c = self._config, self._config.cycles
         last = [Signal(config.address_bits, name=f"last{k}") for k in range(2)]
         follows = [Signal(name=f"follows{k}") for k in range(2)]
         newest = Signal()
         m.d.comb += [f.eq(self.address == (l + 1)[: len(l)]) for f, l in zip(follows, last, strict=True)]
         # A stream counts once two requests have followed each other, until it has been quiet for long.
-        live, quiet = Signal(2), [Signal(range(QUIET), name=f"quiet{k}") for k in range(2)]
+        # `paces`: which of SLOW_DISTANCES a stream needs, from the time between its last two requests.
+        paces = [Signal(len(SLOW_DISTANCES), name=f"paces{k}") for k in range(2)]
+        limits = [-(-(c.rfcpb + c.rp) // ahead) for ahead in list(SLOW_DISTANCES)[:-1]]
+        live, seen, quiet = Signal(2), Signal(2), [Signal(range(QUIET), name=f"quiet{k}") for k in range(2)]
         for k in range(2):
             m.d.sync += quiet[k].eq(quiet[k] + 1)
             with m.If(quiet[k] == QUIET - 1):
-                m.d.sync += live[k].eq(0)
+                m.d.sync += [live[k].eq(0), seen[k].eq(0)]
+        pinned, first, ends = Signal(), Signal(), Signal()
+        m.d.comb += [
+            ends.eq((self.hint == Hint.PAGE) & self.last),
+            first.eq(Mux(
+                self.hint == Hint.NONE, follows[0] | (newest & ~follows[1] & ~(pinned & live[0])),
+                self.hint == Hint.WEIGHTS,
+            )),
+        ]  # fmt: skip
         with m.If(self.valid):
-            for k, chosen in enumerate((follows[0] | (newest & ~follows[1]), ~follows[0] & (follows[1] | ~newest))):
+            with m.If(first):
+                m.d.sync += pinned.eq(self.hint == Hint.WEIGHTS)
+            for k, chosen in enumerate((first, ~first)):
                 with m.If(chosen):
-                    m.d.sync += [last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k]), quiet[k].eq(0)]
-        near, marks = [], []
-        for k, start in enumerate(last):
-            for j, distance in enumerate([0, *distances]):
-                bank = Signal(config.bank_bits, name=f"ahead{k}_{j}")
-                _, mapped, _ = address_map.split((start + distance)[: config.address_bits])
-                m.d.comb += bank.eq(mapped)
-                (near if j < 2 else marks).append(select(live[k], self._all_groups(bank)))
-        m.d.sync += [self.near.eq(reduce(or_, near)), self.banks.eq(reduce(or_, near + marks))]
+                    m.d.sync += [
+                        last[k].eq(self.address), newest.eq(k), live[k].eq(follows[k] & ~ends), seen[k].eq(~ends),
+                        quiet[k].eq(0),
+                        paces[k].eq(Cat(1, *(follows[k] & (quiet[k] < limit - 1) for limit in limits))),
+                    ]  # fmt: skip
+        self._mark(m, last, live, seen, paces)
         return m
+
+    def _mark(self, m: Module, last: list[Signal], live: Signal, seen: Signal, paces: list[Signal]) -> None:
+        """The banks ahead of both streams."""
+        config, t, c = self._config, self._config.timing, self._config.cycles
+        address_map = AddressMap(config)
+        per_set = t.columns * t.groups
+        reach = (c.rfcpb + c.rp) // c.bl
+        distances = [4 * t.groups, *range(per_set, reach, per_set), reach]
+        near, marks, slow, maybe = [], [], [], []
+        for k, start in enumerate(last):
+
+            def ahead(distance: int, start: Signal = start) -> Signal:
+                bank = Signal(config.bank_bits, name=f"ahead{distance}")
+                m.d.comb += bank.eq(address_map.split((start + distance)[: config.address_bits])[1])
+                return bank
+
+            fast = [select(live[k], self._all_groups(ahead(distance))) for distance in (0, *distances)]
+            near, marks = near + fast[:2], marks + fast
+            banks = reduce(or_, [
+                select(needed, one_hot(ahead(distance), t.total_banks))
+                for needed, distances_here in zip(paces[k], SLOW_DISTANCES.values(), strict=True)
+                for distance in distances_here
+            ])  # fmt: skip
+            maybe.append(select(seen[k], banks))
+            slow.append(select(live[k], banks))
+        m.d.sync += [
+            self.near.eq(Mux(self.sparse, slow[0] | slow[1], reduce(or_, near))),
+            self.avoid.eq(Mux(self.sparse, maybe[0] | maybe[1], reduce(or_, near))),
+            self.banks.eq(Mux(self.sparse, maybe[0] | maybe[1], reduce(or_, marks))),
+        ]
 
     def _all_groups(self, bank: Signal):
         """The bank and its neighbours of the same number in the other groups of its stack."""

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.fifo import StreamFifo
 
 from .config import HbmConfig
-from .interface import GRANULE_BITS, StreamDescriptor
+from .interface import GRANULE_BITS, Hint, StreamDescriptor
 
 __all__ = ["StreamReader"]
 
@@ -36,7 +36,7 @@ class StreamReader(wiring.Component):
     data : Out
         Stream of 256-bit granules; `error` belongs to the one offered (its data could not be corrected).
     read : Out
-        Stream of granule addresses to be read; `slot` belongs to the one offered.
+        Stream of granule addresses to be read; `slot`, `hint` and `last` (of its range) belong to the one offered.
     fill, fill_slot, fill_data, fill_error : In
         Data of the read that had this slot; any order, always accepted.
     """
@@ -50,6 +50,7 @@ class StreamReader(wiring.Component):
             "descriptor": In(stream.Signature(StreamDescriptor(config))),
             "data": Out(stream.Signature(GRANULE_BITS)),
             "read": Out(stream.Signature(config.address_bits)), "slot": Out(bits),
+            "hint": Out(Hint), "last": Out(1),
             "fill": In(1), "fill_slot": In(bits), "fill_data": In(GRANULE_BITS), "fill_error": In(1),
             "error": Out(1), "idle": Out(1),
         })  # fmt: skip
@@ -71,12 +72,16 @@ class StreamReader(wiring.Component):
             self.read.valid.eq((left != 0) & (used != depth)),
             self.read.payload.eq(address),
             issue.eq(self.read.valid & self.read.ready),
+            self.last.eq(left == 1),
             queue.o.ready.eq((left == 0) | ((left == 1) & issue)),
         ]
         with m.If(issue):
             m.d.sync += [address.eq(address + 1), left.eq(left - 1), self.slot.eq(self.slot + 1)]
         with m.If(queue.o.valid & queue.o.ready):
-            m.d.sync += [address.eq(queue.o.payload.address), left.eq(queue.o.payload.length)]
+            m.d.sync += [
+                address.eq(queue.o.payload.address), left.eq(queue.o.payload.length),
+                self.hint.eq(queue.o.payload.hint),
+            ]  # fmt: skip
 
         # Data: the oldest slot leaves when its granule has arrived; the memory's output register holds it.
         oldest = Signal(len(self.slot))

@@ -29,6 +29,8 @@ class Kind(enum.Enum, shape=3):
     BARRIER = 3
     GATHER = 4
     RELEASE = 5
+    CREDIT = 6
+    GATHER_LAST = 7
 
 
 class Direction(enum.IntEnum):

@@ -1,115 +1,21 @@
-"""The KV cache's way from memory to the array: what to read, in which order, and how it becomes blocks."""
+"""The KV cache's way from memory to the array: what to read, and how it becomes blocks."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
-from amaranth.lib import data, enum, memory, stream, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.fifo import StreamFifo
+from hw.numerics.formats import ElementFormat
 from hw.tile.isa import Block, WeightRange
 from hw.vector.float32 import NAN
+from hw.vector.leaves import LEAF, PAGES, SQUARES, LeafItem, Part, broadcast
 from hw.vector.transpose import Transposer
 
-__all__ = ["LEAF", "AttentionCommand", "KvFetcher", "KvUnpacker", "LeafOrder", "Part", "ValueScales", "broadcast"]
-
-LEAF = 128
-SQUARES = LEAF // 32
-"""Blocks of positions in a leaf."""
-PAGES = 256
-
-
-class AttentionCommand(data.Struct):
-    """Attention of `rows` query rows of one key head over its leaves `first_leaf` .. `last_leaf`.
-
-    Row r stands at position `position` + r // `group` and sees the positions up to its own, at most `window` of them
-    (0: all). `key_blocks`: blocks of a key; `value_groups`: blocks of a value. The quantised rows are activation blocks
-    from `query_base` on. Leaf j lies at the granule that entry `table` + j of the page table names. With `latent` the
-    values are the keys' first blocks; with `sink` the sink logits of `sink_slot` in the vector memory take part.
-    """
-
-    rows: unsigned(8)
-    group: unsigned(8)
-    position: unsigned(17)
-    window: unsigned(17)
-    first_leaf: unsigned(10)
-    last_leaf: unsigned(10)
-    key_blocks: unsigned(6)
-    value_groups: unsigned(6)
-    query_base: unsigned(16)
-    table: unsigned(8)
-    latent: unsigned(1)
-    sink: unsigned(1)
-    sink_slot: unsigned(1)
-
-
-class Part(enum.Enum, shape=1):
-    """Which part of a leaf."""
-
-    KEYS = 0
-    VALUES = 1
-
-
-class _Item(data.Struct):
-    part: Part
-    leaf: unsigned(10)
-
-
-class LeafOrder(wiring.Component):
-    """The order of everything: K(f), K(f+1), V(f), K(f+2), V(f+1), ... V(l): scores run one leaf ahead of values.
-
-    It has a queue of commands, so that what uses it goes on to the next command while others finish this one.
-
-    Interface attributes
-    --------------------
-    commands: in order; command: the one whose parts are given.
-    o: parts, in order.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "commands": In(stream.Signature(AttentionCommand)),
-                "command": Out(AttentionCommand),
-                "o": Out(stream.Signature(_Item)),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.queue = queue = StreamFifo(AttentionCommand, 2)
-        wiring.connect(m, wiring.flipped(self.commands), queue.i)
-        running, values = Signal(), Signal()
-        next_keys, next_values = Signal(11), Signal(11)
-        first, last = self.command.first_leaf, self.command.last_leaf
-        m.d.comb += [
-            self.command.eq(queue.o.payload),
-            self.o.valid.eq(running),
-            self.o.payload.part.eq(values),
-            self.o.payload.leaf.eq(Mux(values, next_values, next_keys)),
-        ]
-        with m.If(~running & queue.o.valid):
-            m.d.sync += [running.eq(1), values.eq(0), next_keys.eq(first), next_values.eq(first)]
-        with m.Elif(running & self.o.ready):
-            with m.If(values):
-                m.d.sync += [next_values.eq(next_values + 1), values.eq(next_keys > last)]
-                with m.If(next_values == last):
-                    m.d.sync += running.eq(0)
-                    m.d.comb += queue.o.ready.eq(1)
-            with m.Else():
-                only_one_ahead = (next_keys == first) & (first != last)
-                m.d.sync += [next_keys.eq(next_keys + 1), values.eq(~only_one_ahead)]
-        return m
-
-
-def broadcast(m: Module, source: stream.Interface, targets: list[stream.Interface]) -> None:
-    """Give every item of `source` to all `targets`, when all can take it."""
-    every = Signal(name="all_ready")
-    m.d.comb += [every.eq(Cat(target.ready for target in targets).all()), source.ready.eq(every)]
-    m.d.comb += [target.payload.eq(source.payload) for target in targets]
-    m.d.comb += [target.valid.eq(source.valid & every) for target in targets]
+__all__ = ["KvFetcher", "KvUnpacker", "ValueScales"]
 
 
 class KvFetcher(wiring.Component):
-    """Turns the leaves of a command into ranges of memory.
+    """Turns parts of leaves into ranges of memory.
 
     A leaf of one key head is `4 + 132 * key_blocks + 128 * value_groups` granules at its page's address: four granules
     of value scales (a byte for each position); for each 32 positions and each key block a granule of 32 scales and 32
@@ -118,15 +24,15 @@ class KvFetcher(wiring.Component):
 
     Interface attributes
     --------------------
-    commands: in order.
+    items: parts of leaves, in order.
     write_enable, write_address, write_data: an entry of the page table.
-    o: ranges, in the order of `LeafOrder`.
+    o: ranges, in the order of the items.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "commands": In(stream.Signature(AttentionCommand)),
+                "items": In(stream.Signature(LeafItem)),
                 "write_enable": In(1),
                 "write_address": In(range(PAGES)),
                 "write_data": In(32),
@@ -136,16 +42,16 @@ class KvFetcher(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.order = order = LeafOrder()
-        wiring.connect(m, wiring.flipped(self.commands), order.commands)
-        command = order.command
+        m.submodules.items = items = StreamFifo(LeafItem, 4)
+        wiring.connect(m, wiring.flipped(self.items), items.i)
+        order, command = items.o, items.o.payload.command
         m.submodules.table = table = memory.Memory(shape=32, depth=PAGES, init=[])
         write, read = table.write_port(), table.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(self.write_enable),
             write.addr.eq(self.write_address),
             write.data.eq(self.write_data),
-            read.addr.eq(command.table + order.o.payload.leaf),
+            read.addr.eq(command.table + order.payload.leaf),
         ]
         square, group, frame = Signal(2), Signal(6), Signal(8)  # of latent values: frame = square * key_blocks + group
         piece_last = Signal()
@@ -154,12 +60,12 @@ class KvFetcher(wiring.Component):
             keys.eq(command.key_blocks * (33 * SQUARES)),
             frame.eq(square * command.key_blocks + group),
             piece_last.eq((square == SQUARES - 1) & (group == command.value_groups - 1)),
-            self.o.valid.eq(order.o.valid),
+            self.o.valid.eq(order.valid),
             self.o.payload.address.eq(read.data),
             self.o.payload.length.eq(SQUARES + keys),
-            order.o.ready.eq(self.o.ready),
+            order.ready.eq(self.o.ready),
         ]
-        with m.If(order.o.payload.part == Part.VALUES):
+        with m.If(order.payload.part == Part.VALUES):
             m.d.comb += [
                 self.o.payload.address.eq(read.data + SQUARES + keys),
                 self.o.payload.length.eq(command.value_groups * LEAF),
@@ -168,7 +74,7 @@ class KvFetcher(wiring.Component):
                 m.d.comb += [
                     self.o.payload.address.eq(read.data + SQUARES + 1 + frame * 33),
                     self.o.payload.length.eq(32),
-                    order.o.ready.eq(self.o.ready & piece_last),
+                    order.ready.eq(self.o.ready & piece_last),
                 ]
                 with m.If(self.o.valid & self.o.ready):
                     m.d.sync += square.eq(square + 1)
@@ -182,16 +88,17 @@ class KvUnpacker(wiring.Component):
 
     Interface attributes
     --------------------
-    commands: in order.
+    items: parts of leaves, in order.
     granules: what the ranges of `KvFetcher` hold.
     blocks: for the array, in the order of its jobs.
-    scales_enable, scales_address, scales_data: the value scales of 32 positions; the address is leaf parity and square.
+    scales_enable, scales_address, scales_data: the value scales of 32 positions; the address is the lowest
+        bit of the leaf's number in the sequence, and the square.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "commands": In(stream.Signature(AttentionCommand)),
+                "items": In(stream.Signature(LeafItem)),
                 "granules": In(stream.Signature(256)),
                 "blocks": Out(stream.Signature(Block)),
                 "scales_enable": Out(1),
@@ -205,44 +112,44 @@ class KvUnpacker(wiring.Component):
         m.submodules.transposer = transposer = Transposer()
         # Keys that come while the last values are still in the transposer, so that the memory does not wait.
         m.submodules.keys = keys = StreamFifo(Block, 64)
-        m.submodules.taking = taking = LeafOrder()
-        m.submodules.giving = giving = LeafOrder()
-        broadcast(m, self.commands, [taking.commands, giving.commands])
-        self._take(m, taking, keys, transposer)
-        self._give(m, giving, keys, transposer)
+        m.submodules.taking = taking = StreamFifo(LeafItem, 4)
+        m.submodules.giving = giving = StreamFifo(LeafItem, 4)
+        broadcast(m, self.items, [taking.i, giving.i])
+        self._take(m, taking.o, keys, transposer)
+        self._give(m, giving.o, keys, transposer)
         return m
 
-    def _take(self, m: Module, order: LeafOrder, keys: StreamFifo, transposer: Transposer) -> None:
+    def _take(self, m: Module, order: stream.Interface, keys: StreamFifo, transposer: Transposer) -> None:
         """Granules of keys into the queue, of values into the transposer."""
-        command = order.command
+        command = order.payload.command
         scales = Signal(data.ArrayLayout(8, 32))
         head, index = Signal(3), Signal(6)  # granules of value scales seen; place in a frame (0: its scales)
         done = Signal(15)  # frames of keys, or granules of values
         m.d.comb += [
-            self.scales_address.eq((order.o.payload.leaf[0] << 2) | head[:2]),
+            self.scales_address.eq((order.payload.sequence[0] << 2) | head[:2]),
             self.scales_data.eq(self.granules.payload),
-            transposer.i.payload.eq(self.granules.payload),
+            transposer.i.payload.eq(self._numbers(m, command.element)),
             keys.i.payload.elements.as_value().eq(self.granules.payload),
             keys.i.payload.scale.eq(scales[(index - 1)[:5]]),
         ]
         taken = Signal()
         m.d.comb += taken.eq(self.granules.valid & self.granules.ready)
-        with m.If(order.o.valid & (order.o.payload.part == Part.VALUES)):
+        with m.If(order.valid & (order.payload.part == Part.VALUES)):
             m.d.comb += [transposer.i.valid.eq(self.granules.valid), self.granules.ready.eq(transposer.i.ready)]
             with m.If(taken):
                 m.d.sync += done.eq(done + 1)
                 with m.If(done + 1 == command.value_groups * LEAF):
                     m.d.sync += done.eq(0)
-                    m.d.comb += order.o.ready.eq(1)
-        with m.Elif(order.o.valid & (head != SQUARES)):
+                    m.d.comb += order.ready.eq(1)
+        with m.Elif(order.valid & (head != SQUARES)):
             m.d.comb += [self.granules.ready.eq(1), self.scales_enable.eq(taken)]
             with m.If(taken):
                 m.d.sync += head.eq(head + 1)
-        with m.Elif(order.o.valid & (index == 0)):
+        with m.Elif(order.valid & (index == 0)):
             m.d.comb += self.granules.ready.eq(1)
             with m.If(taken):
                 m.d.sync += [scales.eq(self.granules.payload), index.eq(1)]
-        with m.Elif(order.o.valid):
+        with m.Elif(order.valid):
             m.d.comb += [keys.i.valid.eq(self.granules.valid), self.granules.ready.eq(keys.i.ready)]
             with m.If(taken):
                 m.d.sync += index.eq(index + 1)
@@ -250,15 +157,31 @@ class KvUnpacker(wiring.Component):
                     m.d.sync += [index.eq(0), done.eq(done + 1)]
                     with m.If(done + 1 == command.key_blocks * SQUARES):
                         m.d.sync += [done.eq(0), head.eq(0)]
-                        m.d.comb += order.o.ready.eq(1)
+                        m.d.comb += order.ready.eq(1)
 
-    def _give(self, m: Module, order: LeafOrder, keys: StreamFifo, transposer: Transposer) -> None:
+    def _numbers(self, m: Module, element: Value) -> Value:
+        """The granule as values, with 0 in the place of codes that are no numbers.
+
+        None was ever stored (a quantiser saturates, and a broken token has codes 0), but memory that was never written
+        can hold one; its weight of zero would not make it harmless.
+        """
+        bytes_ = []
+        for index in range(32):
+            code, none = self.granules.payload[8 * index : 8 * index + 8], Signal(name=f"none_{index}")
+            with m.If(element == ElementFormat.E4M3):
+                m.d.comb += none.eq(code[:7] == 0x7F)
+            with m.Elif(element == ElementFormat.E5M2):
+                m.d.comb += none.eq(code[2:7] == 0x1F)
+            bytes_.append(Mux(none, 0, code))
+        return Cat(bytes_)
+
+    def _give(self, m: Module, order: stream.Interface, keys: StreamFifo, transposer: Transposer) -> None:
         """Blocks in the order of the array's jobs."""
-        command = order.command
+        command = order.payload.command
         count, wanted = Signal(15), Signal(15)
-        m.d.comb += wanted.eq(Mux(order.o.payload.part == Part.KEYS, command.key_blocks, command.value_groups) * LEAF)
+        m.d.comb += wanted.eq(Mux(order.payload.part == Part.KEYS, command.key_blocks, command.value_groups) * LEAF)
         for part, source in ((Part.KEYS, keys.o), (Part.VALUES, transposer.o)):
-            with m.If(order.o.valid & (order.o.payload.part == part)):
+            with m.If(order.valid & (order.payload.part == part)):
                 m.d.comb += [
                     self.blocks.valid.eq(source.valid),
                     self.blocks.payload.eq(source.payload),
@@ -268,57 +191,55 @@ class KvUnpacker(wiring.Component):
             m.d.sync += count.eq(count + 1)
             with m.If(count + 1 == wanted):
                 m.d.sync += count.eq(0)
-                m.d.comb += order.o.ready.eq(1)
+                m.d.comb += order.ready.eq(1)
 
 
 class ValueScales(wiring.Component):
-    """Keeps the value scales of two leaves and gives them as FP32 beats: the row of one leaf, `rows` times.
+    """Keeps the value scales of two leaves and gives them as FP32.
+
+    Parameters
+    ----------
+    lanes: scales that are given at once.
 
     Interface attributes
     --------------------
-    write_enable, write_address, write_data: 32 scales; leaf parity and square.
-    start, parity, rows: a pulse: give this leaf's scales for `rows` rows.
-    o: beats of eight scales.
+    write_enable, write_address, write_data: 32 scales; parity of the leaf's number and square.
+    parity, beat: which leaf, and which `lanes` of its 128 scales.
+    scales: these, one cycle later: 2**(byte - 127), NaN for 255.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int):
+        self.lanes = lanes
         super().__init__(
             {
                 "write_enable": In(1),
                 "write_address": In(3),
                 "write_data": In(256),
-                "start": In(1),
                 "parity": In(1),
-                "rows": In(8),
-                "o": Out(stream.Signature(data.ArrayLayout(unsigned(32), 8))),
+                "beat": In(range(LEAF // lanes)),
+                "scales": Out(data.ArrayLayout(unsigned(32), lanes)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.storage = storage = memory.Memory(shape=256, depth=8, init=[])
-        write, read = storage.write_port(), storage.read_port(domain="comb")
-        beat, left, leaf = Signal(4), Signal(8), Signal()
+        m.submodules.storage = storage = memory.Memory(shape=256, depth=2 * SQUARES, init=[])
+        write, read = storage.write_port(), storage.read_port()
+        bits = (32 // self.lanes).bit_length() - 1
+        beat = Signal(bits)
+        m.d.sync += beat.eq(self.beat[:bits])
         m.d.comb += [
             write.en.eq(self.write_enable),
             write.addr.eq(self.write_address),
             write.data.eq(self.write_data),
-            read.addr.eq((leaf << 2) | beat[2:]),
-            self.o.valid.eq(left != 0),
+            read.addr.eq(Cat(self.beat[bits:], self.parity)),
         ]
-        eight = read.data.word_select(beat[:2], 64)
-        for lane in range(8):
-            scale = Signal(8, name=f"scale_{lane}")
-            element = self.o.payload[lane]
-            m.d.comb += [scale.eq(eight[8 * lane : 8 * lane + 8]), element.eq(scale << 23)]
-            with m.If(scale == 0):
-                m.d.comb += element.eq(Const(1 << 22, 32))  # 2**-127 is subnormal
-            with m.Elif(scale == 255):
-                m.d.comb += element.eq(NAN)
-        with m.If(self.start):
-            m.d.sync += [beat.eq(0), left.eq(self.rows), leaf.eq(self.parity)]
-        with m.Elif(self.o.valid & self.o.ready):
-            m.d.sync += beat.eq(beat + 1)
-            with m.If(beat == 15):
-                m.d.sync += left.eq(left - 1)
+        codes = read.data.word_select(beat, 8 * self.lanes)
+        for lane in range(self.lanes):
+            code, scale = Signal(8, name=f"code_{lane}"), self.scales[lane]
+            m.d.comb += [code.eq(codes[8 * lane : 8 * lane + 8]), scale.eq(code << 23)]
+            with m.If(code == 0):
+                m.d.comb += scale.eq(Const(1 << 22, 32))  # 2**-127 is subnormal
+            with m.Elif(code == 255):
+                m.d.comb += scale.eq(NAN)
         return m

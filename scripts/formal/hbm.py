@@ -174,13 +174,14 @@ class RefreshDebt(wiring.Component):
         self._refresher = refresher
         banks = SMALL.timing.total_banks
         masks = {name: In(banks) for name in ("pending", "guard", "near", "able")}
-        super().__init__({**masks, "bad": Out(1)})
+        super().__init__({**masks, "start": In(1), "late": In(1), "bad": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         banks = SMALL.timing.total_banks
         m.submodules.dut = dut = self._refresher(SMALL)
         m.d.comb += [
+            dut.start.eq(self.start), dut.late.eq(self.late),
             dut.pending.eq(self.pending), dut.guard.eq(self.guard), dut.near.eq(self.near),
             dut.can_refresh.eq(self.able),
         ]  # fmt: skip

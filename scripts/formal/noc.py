@@ -6,13 +6,16 @@ from amaranth.hdl import Const, Module, Mux, ResetSignal, Shape, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.fifo import StreamFifo
 from hw.noc.arbiter import Arbiter
+from hw.noc.axi.order import IdOrder
 from hw.noc.config import MeshConfig
+from hw.noc.edge import EdgeChannels
 from hw.noc.flit import Direction, flit_layout
 from hw.noc.route import FLOWS, legal
 from hw.noc.router import InputPort, OutputPort, Router
 
-__all__ = ["ArbiterFairness", "ChannelCredits", "RouterFlow", "UrgentLimit"]
+__all__ = ["ArbiterFairness", "ChannelCredits", "EdgeCredits", "IdOrdering", "RouterFlow", "UrgentLimit"]
 
 
 def _property(m: Module, bad: Signal, holds: Value, assume: Value = Const(1)) -> None:
@@ -139,6 +142,82 @@ class ChannelCredits(wiring.Component):
             holds &= (stored <= config.depth) & ~(arrives & (stored == config.depth))
             holds &= spent == stored + back
         _property(m, self.bad, holds)
+        return m
+
+
+class EdgeCredits(wiring.Component):
+    """The buffers at the two ends of an edge, with any delay in between: an arriving flit always has a place.
+
+    One way and one class. `near` sends flits of a router that keeps its credits, `far` receives them and pays back;
+    the payloads each way wait in a queue for as long as `hold` says. The far buffer never holds more than `depth`, the
+    far router gets no flit without a credit, the near one no credit that is not owed.
+    """
+
+    def __init__(self, config: MeshConfig, depth: int = 4, channels: type[EdgeChannels] = EdgeChannels):
+        self.config, self.depth, self._channels = config, depth, channels
+        super().__init__({"offer": In(1), "take": In(1), "hold": In(2), "bad": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        near, far = (self._channels(self.config, 1, self.depth) for _ in range(2))
+        m.submodules.near, m.submodules.far = near, far
+        for number, (start, end) in enumerate(((near, far), (far, near))):
+            m.submodules[f"way_{number}"] = way = StreamFifo(near.layout, 2)
+            wiring.connect(m, start.send, way.i)
+            released = ~self.hold[number]
+            m.d.comb += [
+                end.receive.valid.eq(way.o.valid & released),
+                end.receive.payload.eq(way.o.payload),
+                way.o.ready.eq(released),
+            ]
+        room = Signal(range(self.config.depth + 1), init=self.config.depth)
+        owed = Signal(range(self.config.depth + 1))
+        enters, leaves, back = near.i[0].valid, far.o[0].valid, Signal()
+        m.d.comb += [
+            enters.eq(self.offer & (room != 0)),
+            back.eq(self.take & (owed != 0)),
+            far.o[0].credit.eq(back),
+        ]
+        m.d.sync += [room.eq(room + near.i[0].credit - enters), owed.eq(owed + leaves - back)]
+        stored = Signal(range(self.depth + 2))
+        arrives = far.receive.valid & far.receive.payload.full
+        m.d.sync += stored.eq(stored + arrives - leaves)
+        fits = ~(leaves & (owed == self.config.depth)) & ~(near.i[0].credit & (room == self.config.depth))
+        _property(m, self.bad, (stored <= self.depth) & fits)
+        return m
+
+
+class IdOrdering(wiring.Component):
+    """Of two transactions of one ID the later one is never `oldest` while the earlier one is under way.
+
+    Which two is free (`pick`). Also: a slot that is given out is not in use, and whenever transactions are under way
+    some of them may go on. Transactions that may go on end freely, in any order and several at a time.
+    """
+
+    def __init__(self, size: int, id_width: int, order: type[IdOrder] = IdOrder):
+        self.size, self.id_width, self._order = size, id_width, order
+        super().__init__({"open": In(1), "id": In(id_width), "close": In(size), "pick": In(1), "bad": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.dut = dut = self._order(self.size, self.id_width)
+        opens, where = Signal(), Signal(self.size)
+        m.d.comb += [
+            opens.eq(self.open & dut.free),
+            where.eq(Mux(opens, 1 << dut.slot, 0)),
+            dut.open.eq(opens),
+            dut.id.eq(self.id),
+            dut.close.eq(self.close & dut.oldest),
+        ]
+        early, late, identity = Signal(self.size), Signal(self.size), Signal(self.id_width)
+        with m.If((early & dut.close).any()):
+            m.d.sync += [early.eq(0), late.eq(0)]
+        with m.Elif(early.any() & ~late.any() & (self.id == identity) & self.pick):
+            m.d.sync += late.eq(where)
+        with m.Elif(~early.any() & self.pick):
+            m.d.sync += [early.eq(where), identity.eq(self.id)]
+        sound = ~(where & dut.active).any() & (dut.oldest.any() == dut.active.any())
+        _property(m, self.bad, sound & ~(late & dut.oldest).any() & ((early & ~dut.active) == 0))
         return m
 
 

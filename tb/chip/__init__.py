@@ -39,4 +39,7 @@ def default() -> ChipConfig:
 TESTBENCHES = [
     Testbench(name="chip", model=model(default()), module="tb.chip.test_chip", plusargs=images(default())),
     Testbench(name="chip_layer", model=model(default()), module="tb.chip.test_whole_layer", plusargs=images(default())),
+    Testbench(
+        name="chip_environment", model=model(default()), module="tb.chip.test_environment", plusargs=images(default())
+    ),
 ]

@@ -41,9 +41,9 @@ for _tile, _image in enumerate(PLAN.images):
     _image.tofile(f"hbm{_tile}.bin")
 
 
-def golden_memory(plan: Plan) -> dict[int, tuple[int, ...]]:
-    """What the golden machines of all tiles leave in the host's result memory (not the counter records)."""
-    memory: dict[int, tuple[int, ...]] = {}
+def golden_machines(plan: Plan) -> list[TileMachine]:
+    """The golden machine of every tile at the end of its program."""
+    machines = []
     for tile, program in enumerate(plan.programs):
         machine = TileMachine(plan.config.tile, plan.images[tile], program)
         for phase in plan.phases:
@@ -51,6 +51,14 @@ def golden_memory(plan: Plan) -> dict[int, tuple[int, ...]]:
                 machine.receive(*block)
             halted = machine.run()
         assert halted, f"golden machine of tile {tile} did not halt"
+        machines.append(machine)
+    return machines
+
+
+def golden_memory(plan: Plan) -> dict[int, tuple[int, ...]]:
+    """What the golden machines of all tiles leave in the host's result memory (not the counter records)."""
+    memory: dict[int, tuple[int, ...]] = {}
+    for machine in golden_machines(plan):
         for write in machine.sent:
             if write.memory == Memory.RESULTS and write.values is not None:
                 assert write.address not in memory, f"granule {write.address} is written twice"

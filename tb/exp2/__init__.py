@@ -1,6 +1,5 @@
 """Testbench of `golden.exp2` on the hardware."""
 
-from scripts.simulator import Testbench
-from tb.vector.models import FUNCTION
+from tb.vector.models import FUNCTION, unit_testbench
 
-TESTBENCHES = [Testbench("exp2", FUNCTION, "tb.exp2.test_exp2")]
+TESTBENCHES = [unit_testbench("exp2", FUNCTION)]

@@ -1,6 +1,5 @@
 """Testbench of `hw.vector.fp32_add.Fp32Add`."""
 
-from scripts.simulator import Testbench
-from tb.vector.models import FP32_ADD
+from tb.vector.models import FP32_ADD, unit_testbench
 
-TESTBENCHES = [Testbench("fp32_add", FP32_ADD, "tb.fp32_add.test_fp32_add")]
+TESTBENCHES = [unit_testbench("fp32_add", FP32_ADD)]

@@ -18,6 +18,6 @@ TESTBENCHES = [
             environment={"HBM_CONFIG": name}, plusargs=("+hbm_pattern",), long=name != "hbm4",
         )
         for name in CONTROLLERS
-        for kind in ("controller", "axi", "environment")
+        for kind in ("controller", "axi", "environment", *(("ecc",) if CONTROLLERS[name].scrub_interval else ()))
     ),
 ]  # fmt: skip

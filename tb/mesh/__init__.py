@@ -12,6 +12,7 @@ CONFIGS = {
         3, 2, payload=32, classes=2, channels=2, urgent=(1,), lists=True, local_ports={(1, 1): 3}, counters=True
     ),
     "mesh_4x2": MeshConfig(4, 2, payload=32, classes=1, channels=4, depth=5),
+    "edge_4x2": MeshConfig(4, 2, payload=32, classes=2, urgent=(1,)),  # over two chips: tb/noc_edge
 }
 
 

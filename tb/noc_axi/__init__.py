@@ -3,7 +3,7 @@
 from scripts.simulator import Model, Testbench
 from tb.noc_axi.bench import CONFIG, AxiBench
 
-MODEL = Model(name="noc_axi", component=lambda: AxiBench(CONFIG), key=repr(CONFIG), optimise="-O1")
+MODEL = Model(name="noc_axi", component=lambda: AxiBench(CONFIG), key=repr(CONFIG), optimise="-O0")
 TESTBENCHES = [
     Testbench(name=f"noc_axi_{part}", model=MODEL, module=f"tb.noc_axi.test_{part}")
     for part in ("bursts", "faults", "environment")

@@ -183,6 +183,7 @@ class ScriptedTarget:
         self.writes: deque[list] = deque()
         self.complete: list[list] = []
         self.words: deque[tuple[int, int, int]] = deque()
+        self.asked = [0, 0]  # reads, writes whose addresses it took
         self.seen = 0
         self._task = cocotb.start_soon(self._run())
 
@@ -228,17 +229,20 @@ class ScriptedTarget:
             t = Transfer(False, self._get("arid"), self._get("araddr"), self._get("arlen") + 1, self._get("arsize"),
                          self._get("arburst"))  # fmt: skip
             self.reads.append([t.identity, t.addresses(), 0])
+            self.asked[False] += 1
         if self._get("awvalid") and self._get("awready"):
             t = Transfer(True, self._get("awid"), self._get("awaddr"), self._get("awlen") + 1, self._get("awsize"),
                          self._get("awburst"))  # fmt: skip
-            self.writes.append([t.identity, t.addresses()])
+            self.writes.append([t.identity, t.addresses(), t.size])
+            self.asked[True] += 1
         if self._get("wvalid") and self._get("wready"):
             self.words.append((self._get("wdata"), self._get("wstrb"), self._get("wlast")))
         while self.writes and len(self.words) >= len(self.writes[0][1]):
-            identity, addresses = self.writes.popleft()
+            identity, addresses, size = self.writes.popleft()
             for n, address in enumerate(addresses):
                 word, strobe, last = self.words.popleft()
                 assert last == (n == len(addresses) - 1), "WLAST at the wrong beat"
+                assert not strobe & ~sum(1 << lane for lane in lanes(address, size)), "a strobe beside the beat's bytes"
                 for lane in range(LANES):
                     if strobe >> lane & 1:
                         self.memory[address // LANES * LANES + lane] = word >> (8 * lane) & 255

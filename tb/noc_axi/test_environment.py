@@ -7,7 +7,6 @@ from pathlib import Path
 
 import cocotb
 import pyuvm
-from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import (
     uvm_agent,
@@ -26,10 +25,11 @@ from tb.common.coverage import Coverage, load_testplan
 from tb.common.stream import randomly
 from tb.noc_axi.agents import DECERR, FIXED, INCR, OKAY, SLVERR, WRAP, Manager, Transfer, lanes
 from tb.noc_axi.bench import REGION
-from tb.noc_axi.test_bursts import memories
+from tb.noc_axi.test_bursts import memories, reset
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
+LENGTHS = {FIXED: (1, 2, 7, 16), INCR: (1, 5, 16, 17, 60), WRAP: (2, 4, 8, 16)}
 NAMES = {FIXED: "fixed", INCR: "incr", WRAP: "wrap"}
 
 
@@ -215,11 +215,7 @@ class test_environment(uvm_test):
         environment.scoreboard.corrupt = self.corrupt
         for x, memory in enumerate(environment.memories):
             environment.scoreboard.memory[x * REGION : (x + 1) * REGION] = memory.read(x * REGION, REGION)
-        dut.rst.value = 1
-        cocotb.start_soon(Clock(dut.clk, 1, "ns").start())
-        await ClockCycles(dut.clk, 4)
-        dut.rst.value = 0
-        await ClockCycles(dut.clk, 2)
+        await reset(dut)
         runs = [
             cocotb.start_soon(RandomTransfers(x, self.rounds).start(agent.sequencer))
             for x, agent in enumerate(environment.agents)

@@ -1,6 +1,5 @@
 """Testbench of `golden.reciprocal` on the hardware."""
 
-from scripts.simulator import Testbench
-from tb.vector.models import FUNCTION
+from tb.vector.models import FUNCTION, unit_testbench
 
-TESTBENCHES = [Testbench("reciprocal", FUNCTION, "tb.reciprocal.test_reciprocal")]
+TESTBENCHES = [unit_testbench("reciprocal", FUNCTION)]

@@ -1,6 +1,5 @@
 """Testbench of `golden.rsqrt` on the hardware."""
 
-from scripts.simulator import Testbench
-from tb.vector.models import FUNCTION
+from tb.vector.models import FUNCTION, unit_testbench
 
-TESTBENCHES = [Testbench("rsqrt", FUNCTION, "tb.rsqrt.test_rsqrt")]
+TESTBENCHES = [unit_testbench("rsqrt", FUNCTION)]

@@ -8,7 +8,7 @@ from hw.vector.fp32_multiply import Fp32Multiply
 from hw.vector.function import FunctionUnit
 from hw.vector.pipeline import Streamed
 from hw.vector.unit import VectorUnit
-from scripts.simulator import Model
+from scripts.simulator import Model, Testbench
 
 
 def _add() -> wiring.Component:
@@ -31,3 +31,8 @@ FP32_MULTIPLY = Model("fp32_multiply_unit", _multiply, optimise=QUICK)
 FUNCTION = Model("vector_function_unit", _function, optimise=QUICK)
 ENGINE = Model("vector_engine_2", lambda: VectorEngine(2, 1024), key="2, 1024", optimise=QUICK)
 UNIT = Model("vector_unit_2", lambda: VectorUnit(2, 1024, 128), key="2, 1024, 128", optimise=QUICK)
+
+
+def unit_testbench(name: str, model: Model) -> Testbench:
+    """The testbench of the unit that `tb/<name>/unit.py` describes."""
+    return Testbench(name, model, "tb.vector.test_unit", environment={"VECTOR_UNIT": name})

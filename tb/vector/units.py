@@ -1,6 +1,6 @@
 """What the testbenches of the arithmetic units share: operands worth trying, agents, and one pyuvm environment.
 
-A unit is described by a `Unit`; its `test_<unit>.py` declares the tests and hands the unit over.
+A unit is described by the `Unit` of its `unit.py`; `test_unit.py` has the tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cocotb.triggers import ClockCycles
 from pyuvm import uvm_env, uvm_test
 
 from hw.vector.fp32_multiply import Operands
-from hw.vector.function import Function, FunctionOperands
+from hw.vector.function import Function, FunctionOperands, FunctionUnit
 from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
@@ -46,16 +46,19 @@ class Unit:
     random: Callable[[random.Random], tuple[int, ...]]
     directed: Sequence[tuple[int, ...]]
     testplan: Path
+    latency: int
 
     def expected(self, operands: Sequence[tuple[int, ...]]) -> list[int]:
         columns = [np.array(column, dtype=np.uint32) for column in zip(*operands, strict=True)]
         return [int(value) for value in self.golden(*columns)]
 
 
-def binary_unit(name: str, golden: Callable[..., Any], draw: Callable[[random.Random], tuple[int, int]]) -> Unit:
+def binary_unit(
+    name: str, golden: Callable[..., Any], draw: Callable[[random.Random], tuple[int, int]], latency: int
+) -> Unit:
     """A unit with operands a and b: all pairs of specials are its directed operands."""
     return Unit(name, Operands, lambda pair: {"a": pair[0], "b": pair[1]}, golden, draw,
-                [(a, b) for a in SPECIALS for b in SPECIALS], _testplan(name))  # fmt: skip
+                [(a, b) for a in SPECIALS for b in SPECIALS], _testplan(name), latency)  # fmt: skip
 
 
 def function_unit(
@@ -64,7 +67,8 @@ def function_unit(
     """The table-and-polynomial unit with one of its functions: specials and `more` are its directed arguments."""
     name = function.name.lower()
     return Unit(name, FunctionOperands, lambda x: {"function": function.value, "x": x[0]}, golden,
-                lambda generator: (draw(generator),), [(x,) for x in [*SPECIALS, *more]], _testplan(name))  # fmt: skip
+                lambda generator: (draw(generator),), [(x,) for x in [*SPECIALS, *more]], _testplan(name),
+                FunctionUnit.latency)  # fmt: skip
 
 
 def _testplan(name: str) -> Path:
@@ -107,8 +111,8 @@ async def run_directed(dut: Any, unit: Unit, idle: float, pause: float) -> None:
         assert found == value, f"{unit.name}({shown}): expected {value:#010x}, found {found:#010x}"
 
 
-async def run_throughput(dut: Any, unit: Unit, latency: int) -> None:
-    """A result every cycle, the first `latency` cycles after its operands."""
+async def run_throughput(dut: Any, unit: Unit) -> None:
+    """A result every cycle, the first `unit.latency` cycles after its operands."""
     count = 64
     source = StreamSource(StreamPort(dut, "i", unit.shape))
     sink = StreamSink(StreamPort(dut, "o", 32))
@@ -122,7 +126,7 @@ async def run_throughput(dut: Any, unit: Unit, latency: int) -> None:
     for _ in range(count - 1):
         await sink.receive()
     assert cocotb.utils.get_sim_time("ns") - first == count - 1
-    assert first - begin <= latency + 3, f"the first result took {first - begin} cycles"
+    assert first - begin <= unit.latency + 3, f"the first result took {first - begin} cycles"
 
 
 class UnitEnvironment(uvm_env):

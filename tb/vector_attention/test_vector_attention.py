@@ -1,5 +1,6 @@
 """Attention on the array against golden attention, bit for bit: shapes, masks, windows, pages, sinks, back-pressure."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import cocotb
@@ -8,18 +9,19 @@ import pyuvm
 from cocotb.triggers import ClockCycles
 from pyuvm import uvm_env, uvm_test
 
+from hw.numerics.formats import ElementFormat
 from hw.vector.engine import result_layout
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort
 from tb.vector_attention import SIZE
-from tb.vector_attention.environment import SEED, TB, Case, prepare
+from tb.vector_attention.environment import CHUNKS, SEED, TB, Case, prepare, prepare_prompt
 
 TESTPLAN = Path(__file__).with_name("testplan.toml")
 
 
 async def started(dut, idle=0.0, pause=0.0):
-    tb = TB(dut, SIZE.config, SIZE.map, idle, pause)
+    tb = TB(dut, SIZE, idle, pause)
     await tb.reset()
     return tb
 
@@ -46,14 +48,64 @@ SHAPES = {
     "sink_and_window": Case(300, window=128, sink=True, group=8),
     "far_below_zero": Case(200, offset=-300_000.0),
     "only_the_first_of_many": Case(200, position=0, count=1),
+    "keys_of_zeros": Case(150, count=2, zero_keys=True),
+    "nothing_to_attend_to": Case(3, position=-1, count=1),
+    "nothing_but_a_sink": Case(3, position=-1, count=1, sink=True),
+    "rows_that_see_nothing": Case(5, position=-3, count=6, group=1),
+    "broken_tokens": Case(300, count=2, broken=(4, 7, 131)),
+    "broken_tokens_behind": Case(300, position=100, count=2, broken=(110, 111, 200, 299)),
+    "broken_tokens_before_the_window": Case(300, window=100, broken=(4, 7, 131, 199)),
+    "broken_latent": Case(200, group=4, key_size=96, latent=True, broken=(4,)),
+    "all_rows": Case(170, count=SIZE.max_rows // 2, group=2),
 }
 
 
 @cocotb.test()
-@cocotb.parametrize(shape=list(SHAPES))
-async def test_shapes(dut, shape):
+@cocotb.parametrize(shape=list(SHAPES), format=["MXINT8", "E4M3"])
+async def test_shapes(dut, shape, format):
     tb = await started(dut)
-    await tb.check(prepare(SHAPES[shape], np.random.default_rng(SEED)))
+    await tb.check(prepare(replace(SHAPES[shape], format=format), np.random.default_rng(SEED)))
+
+
+APPENDS = {
+    "decode": [Case(length, append=1) for length in (1, 32, 128, 129, 200)],
+    "prefill": [Case(40, count=8, group=1, append=8), Case(133, count=8, group=1, append=8)],
+    "whole_prompt": [Case(135, count=8, group=1, append=135)],
+    "latent": [Case(150, group=4, key_size=96, latent=True, append=3), Case(33, key_size=64, latent=True, append=33)],
+}
+
+
+@cocotb.test()
+@cocotb.parametrize(cases=list(APPENDS), format=["MXINT8", "E4M3"], pause=[0.0, 0.5])
+async def test_append(dut, cases, format, pause):
+    """Tokens that the hardware quantises and writes into pages full of garbage, then attention that reads them."""
+    tb = await started(dut, pause / 2, pause)
+    generator = np.random.default_rng(SEED)
+    for case in APPENDS[cases]:
+        await tb.check(prepare(replace(case, format=format), generator))
+
+
+@cocotb.test()
+async def test_long_context(dut):
+    """As many leaves as the build has levels for, 8192 positions on the full one; the window leaves two of them."""
+    tb = await started(dut)
+    length = min(8192, 128 << SIZE.levels)
+    generator = np.random.default_rng(SEED)
+    await tb.check(prepare(Case(length), generator))
+    await tb.check(prepare(Case(length, window=128, sink=True, format="E4M3"), generator))
+
+
+@cocotb.test()
+async def test_prompt(dut):
+    """A whole prompt in chunks, queued, each chunk's queries written while earlier ones run."""
+    tb = await started(dut)
+    case = Case(260, count=SIZE.max_rows // 4, group=4)
+    chunks = prepare_prompt(case, np.random.default_rng(SEED), SIZE, every=32 // SIZE.max_rows)
+    chunks = [chunk for chunk in chunks if chunk.case.positions.max() < 260]
+    for chunk in chunks[:CHUNKS]:
+        await tb.set_up(chunk)
+    for chunk, rows in zip(chunks, await tb.run(*chunks, ahead=CHUNKS), strict=True):
+        assert (rows == chunk.expected).all(), f"{chunk.case}: wrong rows"
 
 
 @cocotb.test()
@@ -100,6 +152,7 @@ async def test_memory_stalls_and_comes_back(dut):
         {"value_groups": SIZE.max_value_groups + 1},
         {"first_leaf": 1},
         {"last_leaf": 1 << SIZE.levels},
+        {"element": ElementFormat["E2M1"].value},
     ]
 )
 async def test_refused_commands(dut, fault):
@@ -185,7 +238,9 @@ class test_random(uvm_test):
         hit("commands", "sink" if sink else "no_sink")
         hit("commands", "one_leaf" if length <= 128 else "leaves")
         key_size = 96 if latent else int(generator.choice([32, 64]))
-        return Case(length, count, group, key_size, 64, window, latent, sink)
+        name = str(generator.choice(["MXINT8", "E4M3"]))
+        hit("commands", name)
+        return Case(length, count, group, key_size, 64, window, latent, sink, format=name)
 
     def check_phase(self):
         holes = self.environment.coverage.holes()

@@ -1,0 +1,41 @@
+"""A mesh with a gather's source at some endpoints and its collector at the second port of node (0, 0)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.noc import Mesh, MeshConfig
+from hw.noc.gather import GatherCollector, GatherSource, item_layout
+
+COLLECTOR = (0, 0, 1)
+
+
+class GatherBench(wiring.Component):
+    """`i[n]` feeds source n; `o` and `source` are the collector's."""
+
+    def __init__(self, config: MeshConfig, sources: list[tuple[int, int, int]], depth: int):
+        self.config, self.sources, self.depth = config, sources, depth
+        items = stream.Signature(item_layout(config))
+        self.collector = GatherCollector(config, sources, depth)
+        super().__init__(
+            {"i": In(items).array(len(sources)), "o": Out(items), "source": Out(self.collector.source.shape())}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.mesh = mesh = Mesh(self.config)
+        m.submodules.collector = collector = self.collector
+        here = self.config.endpoint(*COLLECTOR)
+        wiring.connect(m, collector.send, mesh.send[here][0])
+        wiring.connect(m, mesh.receive[here][0], collector.receive)
+        wiring.connect(m, collector.o, wiring.flipped(self.o))
+        m.d.comb += self.source.eq(collector.source)
+        for index, place in enumerate(self.sources):
+            m.submodules[f"source_{index}"] = source = GatherSource(self.config, COLLECTOR, self.depth)
+            where = self.config.endpoint(*place)
+            wiring.connect(m, wiring.flipped(self.i[index]), source.i)
+            wiring.connect(m, source.send, mesh.send[where][0])
+            wiring.connect(m, mesh.receive[where][0], source.receive)
+        return m
