@@ -47,6 +47,22 @@ def leaf_image(leaf: Leaf, shape: AttentionShape) -> Bytes:
     return image
 
 
+def leaf_from_image(image: Bytes, shape: AttentionShape) -> Leaf:
+    """The inverse of `leaf_image`, of a shape that is not latent."""
+    if shape.latent:
+        raise ValueError("A latent leaf has no values of its own")
+    blocks, size = shape.key_size // BLOCK, shape.key_size
+    keys = SQUARES + blocks * SQUARES * (1 + BLOCK)
+    frames = image[SQUARES:keys].reshape(SQUARES, blocks, 1 + BLOCK, BLOCK)
+    values = image[keys:].reshape(-1, SQUARES, BLOCK, BLOCK)
+    return Leaf(
+        np.ascontiguousarray(frames[:, :, 1:].transpose(0, 2, 1, 3).reshape(LEAF, size)),
+        np.ascontiguousarray(frames[:, :, 0].transpose(0, 2, 1).reshape(LEAF, blocks)),
+        np.ascontiguousarray(values.transpose(1, 2, 0, 3).reshape(LEAF, -1)),
+        image[:SQUARES].reshape(-1).copy(),
+    )
+
+
 class GranuleWrite(NamedTuple):
     """A granule for the memory: its address, 32 bytes, and which of them are written."""
 

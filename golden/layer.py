@@ -3,8 +3,9 @@
 The residual stream is whole in every tile's vector memory. Outputs of each product are split over the tiles; each tile
 norms and quantises for itself, rotates and gates what it has, and what all need (the outputs of `o` and `down`, the
 blocks of the gated values) it sends to all. Of `q` and `k` a tile has, of every head, the channels of the same pairs,
-so that it can rotate them alone. Attention is outside: rotated queries and keys, and the values, go to the host, which
-brings the blocks of the mixed values.
+so that it can rotate them alone. For attention the owner of a key head gathers its queries, key and value from all
+tiles, appends to its KV cache, attends, and sends the blocks of the mixed values to all. Where the tiles have no
+attention engine, rotated queries and keys, and the values, go to the host, which brings those blocks.
 
 Every result that leaves a tile is compared: it is placed in the host's memory as `Placed` says.
 """
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import vector, weights
+from golden.attention import LEAF, AttentionShape, query_factor
+from golden.attention_layout import leaf_granules
 from golden.compiler import HOST, RECORD_GRANULES, Bytes, activation_blocks
 from golden.formats import BLOCK
 from golden.fp32_ops import Bits, from_float
@@ -27,23 +30,27 @@ from golden.smollm2 import ModelConfig
 from golden.vector_commands import add, rms_norm, rope, swiglu
 from golden.vector_functions import ChipFunctions
 from hw.config import ChipConfig, ConfigError
+from hw.tile.attention_program import Append, Attend, Page
 from hw.tile.config import LANES, TileConfig
 from hw.tile.program import Await, Command, Destination, Halt, Matmul, ProgramError, Signal, encode_program
-from hw.tile.vector_program import Quantise, Rows, Send
+from hw.tile.vector_program import Quantise, Rows, Send, Vector
 
 __all__ = ["Layer", "LayerPlan", "Placed", "layer_problem", "lower_layer", "placed_values", "run_layer"]
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
-FROM_HOST, OWN_BLOCKS, RESULTS, ALL_BLOCKS = range(4)
+FROM_HOST, OWN_BLOCKS, RESULTS, ALL_BLOCKS, GATHERED = range(5)
 """What the arrival counters count. A tile starts on a counter's next use only behind an AWAIT that all tiles' work of
 the use before has gone through, so no write is ever counted for the wrong AWAIT."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's work: `x` float32 [M, hidden], RoPE tables uint32 [M, head_size], the seven products by name."""
+    """One layer's work: `x` float32 [M, hidden], RoPE tables uint32 [M, head_size], the seven products by name.
+
+    `position` is that of the first row; those before it are in the KV caches.
+    """
 
     model: ModelConfig
     weights: QuantisedLayer
@@ -51,6 +58,7 @@ class Layer:
     cosine: Bits
     sine: Bits
     products: dict[str, Product]
+    position: int = 0
 
 
 def run_layer(
@@ -77,7 +85,7 @@ def run_layer(
     cosine, sine = (table[positions] for table in rope_table(int(model.rope_base), model.head_size, length))
     both = np.concatenate([expected["q"], expected["k"]], axis=1).reshape(len(x), -1, model.head_size)
     expected["rotated q and k"] = vector.rope(both, cosine[:, None], sine[:, None]).reshape(len(x), -1)
-    return Layer(model, layer, x, cosine, sine, products), expected
+    return Layer(model, layer, x, cosine, sine, products, int(positions[0])), expected
 
 
 @dataclass(frozen=True)
@@ -155,14 +163,16 @@ def lower_layer(config: ChipConfig, layer: Layer) -> LayerPlan:
             f"{config.result_granules}"
         )
     images = [np.concatenate(tile.image) for tile in tiles]
-    if max(map(len, images)) > config.hbm.capacity:
+    room = places.cache * weights.GRANULE
+    if max(map(len, images)) > room:
         raise ConfigError(
-            f"chip '{config.name}': a tile's weights take {max(map(len, images))} bytes; hbm.capacity is "
-            f"{config.hbm.capacity}"
+            f"chip '{config.name}': a tile's weights take {max(map(len, images))} bytes; hbm.capacity leaves {room}"
         )
-    mixed = layer.products["o"].activations
-    blocks = tuple(activation_blocks(config.tile, places.blocks["o"], mixed.codes, mixed.scales))
-    steps = [("q, k, v", ()), ("o, gate, up, down", blocks), ("results", ())]
+    steps: list[tuple[str, tuple[tuple[int, Bytes, int], ...]]] = [("layer", ()), ("results", ())]
+    if not config.tile.attention_rows:
+        mixed = layer.products["o"].activations
+        blocks = tuple(activation_blocks(config.tile, places.blocks["o"], mixed.codes, mixed.scales))
+        steps = [("q, k, v", ()), ("o, gate, up, down", blocks), ("results", ())]
     return LayerPlan(config, programs, images, places.rows(), steps, list(places.placed.values()), places.result)
 
 
@@ -197,11 +207,13 @@ class _Places:
         self.gated = self._place(widths["gate"])
         for name in ("o", "down"):
             self.products[name] = self._place(model.hidden)
+        self._attention()
         passes, block = -(-self.positions // config.tile.rows), 0
         self.blocks = {}
         for name in ("q", "o", "gate", "down"):
             self.blocks[name] = block
             block += passes * (model.shapes()[name][1] // BLOCK)
+        self.query_base = block
         self.result = 0
         self.placed: dict[str, Placed] = {}
         for name in PRODUCTS:
@@ -212,6 +224,22 @@ class _Places:
         self._result("rotated q and k", model.hidden + model.kv_size, 0, rotated)
         self._result("output", model.hidden, 0, self._shares("o"))
 
+    def _attention(self) -> None:
+        """Where an owner of key heads has what it gathers, and its KV cache: at the end of its memory."""
+        model, config = self.layer.model, self.config
+        self.cache, self.leaf = config.hbm.granules, 0
+        if not config.tile.attention_rows:
+            return
+        self.group = model.heads // model.kv_heads
+        self.scaled = self._place(model.hidden // config.tiles)
+        owned = range(-(-model.kv_heads // config.tiles))
+        self.queries = [self._place(self.group * model.head_size) for _ in owned]
+        self.keys_values = [self._place(2 * model.head_size) for _ in owned]
+        self.mixed = [self._place(self.group * model.head_size) for _ in owned]
+        shape = AttentionShape(model.heads, model.kv_heads, model.head_size, model.head_size)
+        self.leaf = leaf_granules(shape)
+        self.cache -= len(owned) * config.tile.attention_leaves * self.leaf
+
     def _place(self, length: int, rows: int | None = None) -> Rows:
         stride = length // LANES
         self.vector += stride * (self.positions if rows is None else rows)
@@ -221,7 +249,7 @@ class _Places:
         """Each tile's outputs of a product, in the order of its results."""
         model, tiles = self.layer.model, self.config.tiles
         outputs = np.arange(model.shapes()[name][0])
-        if name not in ("q", "k"):
+        if name not in ("q", "k", "v"):
             return tuple(outputs.reshape(tiles, -1))
         # [head, half, tile, channel]: a tile has the same channels of both halves, which RoPE turns against each other
         pairs = outputs.reshape(-1, 2, tiles, model.head_size // 2 // tiles)
@@ -279,8 +307,11 @@ class _TileProgram:
         commands += self._norm("q", p.attention_gain)
         commands += self._products(("q", "k", "v"), self.here)
         commands += self._rotate()
-        commands += [self._send("rotated q and k", p.rotated), self._send("v", p.products["v"]), Signal(0, HOST)]
-        commands.append(Await(p.positions * model.hidden // BLOCK, FROM_HOST))
+        if self.tile.attention_rows:
+            commands += self._attention()
+        else:
+            commands += [self._send("rotated q and k", p.rotated), self._send("v", p.products["v"]), Signal(0, HOST)]
+            commands.append(Await(p.positions * model.hidden // BLOCK, FROM_HOST))
         commands += self._products(("o",), self.all)
         commands += add(p.positions, model.hidden, p.x, p.products["o"], p.x)
         commands += self._norm("gate", p.feed_forward_gain)
@@ -289,9 +320,9 @@ class _TileProgram:
         commands += self._products(("down",), self.all)
         commands += add(p.positions, model.hidden, p.x, p.products["down"], p.x)
         commands.append(Signal(1, HOST))
-        for name in PRODUCTS:
-            if name != "v":
-                commands.append(self._send(name, p.products[name]))
+        commands += [self._send(name, p.products[name]) for name in PRODUCTS if name != "v" or self.tile.attention_rows]
+        if self.tile.attention_rows:
+            commands.append(self._send("rotated q and k", p.rotated))
         commands += [self._send("output", p.x), Signal(2, HOST), Halt()]
         return commands
 
@@ -336,6 +367,70 @@ class _TileProgram:
             rows = p.positions if by_head else p.rotated_heads
             commands += rope(rows, size, x, cosine, sine, result, table_half=half)
         return commands
+
+    def _attention(self) -> list[Command]:
+        """Scale the queries, gather heads at their owners, append, attend; blocks of the result to all tiles."""
+        p, model, config = self.places, self.layer.model, self.config
+        factor, width = int(query_factor(model.head_size)), model.hidden // config.tiles
+        commands: list[Command] = [Vector(p.positions, width, p.rotated, factor, result=p.scaled)]
+        key = Rows(p.rotated.address + width // LANES, p.rotated.stride)
+        for head in range(model.kv_heads):
+            owner, slot = Destination(*config.place(head % config.tiles)), head // config.tiles
+            kv, half = p.keys_values[slot], model.head_size // LANES
+            commands += self._gather(owner, p.scaled, head, p.group, p.queries[slot])
+            commands += self._gather(owner, key, head, 1, kv)
+            commands += self._gather(owner, p.products["v"], head, 1, Rows(kv.address + half, kv.stride))
+        owned = range(self.index, model.kv_heads, config.tiles)
+        if owned:
+            count = (p.group + 2) * model.head_size // LANES * p.positions
+            commands.append(Await(len(owned) * count, GATHERED))
+        for slot, head in enumerate(owned):
+            commands += self._attend(slot, head)
+        return [*commands, Await(p.positions * model.hidden // BLOCK, ALL_BLOCKS)]
+
+    def _gather(self, owner: Destination, source: Rows, head: int, heads: int, target: Rows) -> list[Command]:
+        """This tile's pairs of some heads to where they lie in whole heads; `head` counts groups of `heads`.
+
+        All halves of a position at once, or all positions of a half, whichever is less.
+        """
+        p, model, tiles = self.places, self.layer.model, self.config.tiles
+        half = model.head_size // 2 // LANES
+        share, halves = half // tiles, 2 * heads
+        first = source.address + head * halves * share
+        place = target.address + self.index * share
+        if p.positions < halves:
+            return [
+                Send(halves, share, Rows(first + m * source.stride, share), owner, place + m * target.stride, half,
+                     GATHERED)
+                for m in range(p.positions)
+            ]  # fmt: skip
+        return [
+            Send(p.positions, share, Rows(first + n * share, source.stride), owner, place + n * half, target.stride,
+                 GATHERED)
+            for n in range(halves)
+        ]  # fmt: skip
+
+    def _attend(self, slot: int, head: int) -> list[Command]:
+        """One key head that this tile owns, in chunks of as many positions as an ATTEND takes."""
+        p, model, size, position = self.places, self.layer.model, self.layer.model.head_size, self.layer.position
+        table, queries, mixed = slot * self.tile.attention_leaves, p.queries[slot], p.mixed[slot]
+        row, blocks, format = size // LANES, size // BLOCK, self.layer.products["o"].activations.format.name
+        commands: list[Command] = [
+            Page(table + leaf, p.cache + (table + leaf) * p.leaf) for leaf in range((position + p.positions - 1) // LEAF + 1)
+        ]
+        commands.append(Append(p.positions, position, p.keys_values[slot], size, size, table, format))
+        step = max(1, self.tile.attention_rows // p.group)
+        for start in range(0, p.positions, step):
+            rows, first = p.group * min(step, p.positions - start), start * p.group * row
+            commands += [
+                Quantise(rows, blocks, Rows(queries.address + first, row), self.here, p.query_base, blocks, OWN_BLOCKS,
+                         format),
+                Await(rows * blocks, OWN_BLOCKS),
+                Attend(rows, p.group, position + start, size, size, p.query_base, mixed.address + first, table, format),
+            ]  # fmt: skip
+        blocks *= p.group
+        target, stride = p.blocks["o"] + head * blocks, model.hidden // BLOCK
+        return [*commands, Quantise(p.positions, blocks, mixed, self.all, target, stride, ALL_BLOCKS, format)]
 
     def _products(self, names: Sequence[str], destination: Destination) -> list[Command]:
         """Products that share their activations, into vector memories; then wait for their results."""

@@ -15,10 +15,21 @@ from numpy.typing import NDArray
 
 from golden import dot, weights
 from golden.formats import BLOCK, FORMATS
+from golden.machine_attention import AttentionMachine
 from golden.machine_vector import VectorMachine, Words
 from hw.numerics.formats import ElementFormat
 from hw.tile.config import LANES, TileConfig
-from hw.tile.isa import ARRIVALS, ROW_BITS, Instruction, Memory, MoveInstruction, Opcode
+from hw.tile.isa import (
+    ARRIVALS,
+    ROW_BITS,
+    AppendInstruction,
+    AttendInstruction,
+    Instruction,
+    Memory,
+    MoveInstruction,
+    Opcode,
+    PageInstruction,
+)
 
 Bytes = NDArray[np.uint8]
 
@@ -49,13 +60,15 @@ class TileMachine:
     """One tile: memory `image` (bytes from granule 0), activations, program; what it sends is in `sent`.
 
     `activations` codes uint8 [array rows, depth, 32] and `scales` uint32 [array rows, depth] hold what was received,
-    `received` what the arrival counters say, `vector` is the vector memory (None where the tile has none).
+    `received` what the arrival counters say, `vector` is the vector memory and `attention` the KV cache (None where
+    the tile has none); the tile's memory has `granules` granules, those behind the image are zero.
     """
 
     config: TileConfig
     image: Bytes
     program: Sequence[int] = ()
     node: tuple[int, int] = (0, 0)
+    granules: int = 0
     sent: list[Write] = field(default_factory=list)
     counter: int = 0
 
@@ -65,6 +78,8 @@ class TileMachine:
         self.scales = np.zeros(shape, np.uint32)
         self.received = [0] * ARRIVALS
         self.vector = VectorMachine(self.config) if self.config.vector_depth else None
+        granules = max(self.granules, -(-len(self.image) // weights.GRANULE))
+        self.attention = AttentionMachine(self.image, granules) if self.config.attention_rows else None
 
     def receive(self, address: int, codes: Bytes, scale: int, counter: int = 0) -> None:
         """An activation block arrives (address as in `Memory.ACTIVATIONS`)."""
@@ -107,10 +122,38 @@ class TileMachine:
                 case Opcode.PLACES | Opcode.VECTOR if self.vector is not None:
                     self.vector.execute(word)
                 case Opcode.QUANTISE | Opcode.SEND if self.vector is not None:
-                    self._move(MoveInstruction.from_bits(word & ((1 << MoveInstruction.as_shape().size) - 1)))
+                    self._move(_seen_as(MoveInstruction, word))
+                case Opcode.PAGE | Opcode.APPEND | Opcode.ATTEND if self.attention is not None:
+                    self._attention(instruction.opcode, word)
                 case _:
                     raise ValueError(f"Instruction {self.counter} has no opcode: {instruction!r}")
             self.counter += 1
+
+    def _attention(self, opcode: Opcode, word: int) -> None:
+        """PAGE, APPEND and ATTEND."""
+        assert self.vector is not None and self.attention is not None
+        if opcode == Opcode.PAGE:
+            page = _seen_as(PageInstruction, word)
+            self.attention.pages[page.entry] = int(page.granule)
+        elif opcode == Opcode.APPEND:
+            i = _seen_as(AppendInstruction, word)
+            granules = BLOCK // LANES * (int(i.token.key_blocks) + int(i.token.value_groups))
+            for row in range(i.rows):
+                start = i.source + row * i.source_stride
+                self.attention.append(i.token, row, self.vector.memory[start : start + granules].reshape(-1))
+        else:
+            attend = _seen_as(AttendInstruction, word)
+            command, rows = attend.command, int(attend.command.rows)
+            query = self._rows(rows, int(command.key_blocks), int(command.query_base))
+            found = self.attention.attend(command, query).reshape(-1, LANES)
+            self.vector.memory[attend.result : attend.result + len(found)] = found
+
+    def _rows(self, rows: int, k_blocks: int, base: int) -> tuple[Bytes, NDArray[np.uint8]]:
+        """Rows of activation blocks: codes [rows, k_blocks * 32] and scales [rows, k_blocks]."""
+        row = np.arange(rows)
+        index = base + (row // self.config.rows)[:, None] * k_blocks + np.arange(k_blocks)
+        row = (row % self.config.rows)[:, None]
+        return self.activations[row, index].reshape(rows, -1), self.scales[row, index].astype(np.uint8)
 
     def _move(self, i: Any) -> None:
         """QUANTISE and SEND: rows ascending, in each row from its start on."""
@@ -184,6 +227,10 @@ def _granules(config: TileConfig, lanes: NDArray[np.uint32]) -> list[tuple[int, 
         spread[:slots] = lanes
         granules[:, : config.fragments * columns] = spread.reshape(len(granules), -1)
     return [tuple(int(value) for value in granule) for granule in granules]
+
+
+def _seen_as(instruction: Any, word: int) -> Any:
+    return instruction.from_bits(word & ((1 << instruction.as_shape().size) - 1))
 
 
 def _rectangle(rectangle: Any) -> tuple[int, int, int, int, int]:

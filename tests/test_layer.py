@@ -27,12 +27,17 @@ def work():
     return random_work(1)
 
 
-def run_machines(plan):
-    """The host's result memory after the golden machines have run a plan, and the tags that it got."""
+def run_machines(plan, before=None):
+    """The host's result memory after the golden machines have run a plan, the tags that it got, and the machines.
+
+    `before`: machines that ran the positions before, whose KV caches go on.
+    """
     machines = [
-        TileMachine(plan.config.tile, image, program, plan.config.place(tile))
+        TileMachine(plan.config.tile, image, program, plan.config.place(tile), plan.config.hbm.granules)
         for tile, (image, program) in enumerate(zip(plan.images, plan.programs, strict=True))
     ]
+    for machine, earlier in zip(machines, before or [], strict=False):
+        machine.attention = earlier.attention
     for machine in machines:
         for start, granules in plan.rows:
             for index, granule in enumerate(granules):
@@ -41,16 +46,17 @@ def run_machines(plan):
         for block in blocks:
             for machine in machines:
                 machine.receive(*block)
-        assert run_network(machines) == (number > 0), "a tile went on without its activations"
+        waits = number == 0 and not plan.config.tile.attention_rows
+        assert run_network(machines) != waits, "a tile went on without its activations, or did not go on"
     memory, tags = np.zeros((plan.result_granules, 8), np.uint32), []
     for machine in machines:
-        assert machine.received == [0, 0, 0, 0], "arrivals that no AWAIT took"
+        assert not any(machine.received), "arrivals that no AWAIT took"
         for write in machine.sent:
             if write.destination[-1] == 1 and write.memory == Memory.RESULTS and write.values is not None:
                 memory[write.address] = write.values
             if write.memory == Memory.SIGNAL:
                 tags.append(write.values[0])
-    return memory, tags
+    return memory, tags, machines
 
 
 @pytest.mark.parametrize(("mode", "columns"), [("prefill", 2), ("decode", 1), ("decode", 4)])
@@ -58,11 +64,25 @@ def test_the_machines_give_the_layer(work, mode, columns):
     """On any number of tiles: the layer's bits."""
     layer, expected = work[mode]
     plan = lower_layer(chip(columns), layer)
-    memory, tags = run_machines(plan)
+    memory, tags, _ = run_machines(plan)
     assert sorted(tags) == sorted([0, 1, 2] * columns)
     assert {placed.name for placed in plan.placed} == {*PRODUCTS, "rotated q and k", "output"} == set(expected)
     for name, found in plan.values(memory).items():
         assert np.array_equal(found, expected[name]), name
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 8), (2, 16), (4, 6)])
+def test_the_machines_attend_too(work, columns, rows):
+    """With an attention engine nothing comes from outside, and a step sees what the chunk before it has appended."""
+    config, machines = chip(columns, slots=16, attention_rows=rows), None
+    for mode in ("prefill", "decode"):
+        layer, expected = work[mode]
+        plan = lower_layer(config, layer)
+        assert not any(blocks for _, blocks in plan.steps)
+        memory, tags, machines = run_machines(plan, machines)
+        assert sorted(tags) == sorted([1, 2] * columns)
+        for name, found in plan.values(memory).items():
+            assert np.array_equal(found, expected[name]), f"{mode} {name}"
 
 
 def test_chips_that_cannot_run_a_layer():

@@ -81,6 +81,8 @@ class Chip(wiring.Component):
         controller = m.submodules[f"hbm_{index}"] = once(HbmController(config.hbm), f"hbm_{config.name}")
         wiring.connect(m, controller.device, wiring.flipped(self.hbm[index]))
         wiring.connect(m, controller.data, tile.granules)
+        if config.tile.attention_rows:
+            wiring.connect(m, tile.memory, controller.axi)
         descriptor, wanted = controller.descriptor, tile.descriptors
         m.d.comb += [
             descriptor.valid.eq(wanted.valid),

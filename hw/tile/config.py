@@ -38,6 +38,13 @@ class TileConfig:
     vector_depth : int
         Granules of the vector memory, 2 to 65536; 0: no vector unit. With one, the tile quantises to those of its
         formats that have E8M0 scales.
+    attention_rows : int
+        Most query rows of an ATTEND, 1 to 255 (and `rows * passes`), see `hw.vector.leaves.AttentionSize`; 0: no
+        attention engine. It needs a vector unit.
+    attention_channels : int
+        Channels of the longest value, a multiple of 32, 32 to 512.
+    attention_leaves : int
+        Leaves of 128 positions of the longest context, a power of two, 2 to 1024.
     """
 
     rows: int = 8
@@ -49,6 +56,9 @@ class TileConfig:
     weight_queue: int = 64
     formats: tuple[str, ...] = ("MXINT8",)
     vector_depth: int = 0
+    attention_rows: int = 0
+    attention_channels: int = 64
+    attention_leaves: int = 16
 
     def __post_init__(self) -> None:
         limits = {
@@ -62,6 +72,7 @@ class TileConfig:
         depth = self.vector_depth
         if not isinstance(depth, int) or isinstance(depth, bool) or (depth and not 2 <= depth <= 65536):
             raise ValueError(f"tile.vector_depth must be 0 (no vector unit) or 2 to 65536, not {depth!r}")
+        self._check_attention()
         object.__setattr__(self, "formats", tuple(self.formats))
         for name in self.formats:
             if name not in TILE_FORMATS:
@@ -70,6 +81,18 @@ class TileConfig:
             raise ValueError(f"tile.formats is empty; allowed are {', '.join(TILE_FORMATS)}")
         if depth and not self.quantised_formats:
             raise ValueError(f"a vector unit needs a format with E8M0 scales among tile.formats, not {self.formats}")
+
+    def _check_attention(self) -> None:
+        rows, channels, leaves = self.attention_rows, self.attention_channels, self.attention_leaves
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= min(255, self.rows * self.passes):
+            most = min(255, self.rows * self.passes)
+            raise ValueError(f"tile.attention_rows must be from 0 (no attention engine) to {most}, not {rows!r}")
+        if rows and not self.vector_depth:
+            raise ValueError("tile.attention_rows needs a vector unit: tile.vector_depth is 0")
+        if channels not in range(32, 513, 32):
+            raise ValueError(f"tile.attention_channels must be a multiple of 32 from 32 to 512, not {channels!r}")
+        if leaves not in [1 << level for level in range(1, 11)]:
+            raise ValueError(f"tile.attention_leaves must be a power of two from 2 to 1024, not {leaves!r}")
 
     @property
     def quantised_formats(self) -> tuple[str, ...]:

@@ -7,15 +7,18 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, enum
 
 from hw.numerics.formats import ElementFormat
+from hw.vector.append import AppendCommand
 from hw.vector.isa import STREAMS, EngineCommand
+from hw.vector.leaves import AttentionCommand
 from hw.vector.unit import Place
 
 __all__ = [
-    "ARRIVALS", "COUNTERS", "ROW_BITS", "Block", "Counters", "Instruction", "Memory", "MoveInstruction", "Node",
-    "Opcode", "PlacesInstruction", "Rectangle", "RemoteWrite", "TileError", "VectorInstruction", "WeightRange",
+    "ARRIVALS", "COUNTERS", "ROW_BITS", "AppendInstruction", "AttendInstruction", "Block", "Counters", "Instruction",
+    "Memory", "MoveInstruction", "Node", "Opcode", "PageInstruction", "PlacesInstruction", "Rectangle", "RemoteWrite",
+    "TileError", "VectorInstruction", "WeightRange",
 ]  # fmt: skip
 
-ARRIVALS = 4
+ARRIVALS = 8
 """Arrival counters of a tile."""
 
 ROW_BITS = 6
@@ -41,6 +44,12 @@ class Opcode(enum.Enum, shape=4):
     """Rows of the vector memory as activation blocks to `destination`; done when they are sent."""
     SEND = 7
     """Rows of the vector memory as they are, as results to `destination`; done when they are sent."""
+    PAGE = 8
+    """An entry of the KV cache's page table (`PageInstruction`)."""
+    APPEND = 9
+    """Keys and values from rows of the vector memory into the KV cache (`AppendInstruction`); done when written."""
+    ATTEND = 10
+    """Attention of one key head (`AttendInstruction`); done when its result is in the vector memory."""
 
 
 class Memory(enum.Enum, shape=2):
@@ -130,7 +139,7 @@ class Instruction(data.Struct):
     record_address: 22
     record_destination: Node
     count: 24
-    padding: 16
+    padding: 15
 
 
 class PlacesInstruction(data.Struct):
@@ -170,6 +179,36 @@ class MoveInstruction(data.Struct):
     target_stride: 16
 
 
+class PageInstruction(data.Struct):
+    """PAGE: leaf `entry` of the page table lies at granule `granule` of the tile's HBM."""
+
+    opcode: Opcode
+    entry: 8
+    granule: 32
+
+
+class AppendInstruction(data.Struct):
+    """APPEND: `rows` tokens from position `token.position` on, from granules `source + m * source_stride`: the key,
+    after RoPE, and behind it the value.
+    """
+
+    opcode: Opcode
+    rows: 13
+    source: 16
+    source_stride: 16
+    token: AppendCommand
+
+
+class AttendInstruction(data.Struct):
+    """ATTEND: the command of `hw.vector.attention.AttentionEngine`; its rows one after the other from granule `result`
+    of the vector memory on.
+    """
+
+    opcode: Opcode
+    result: 16
+    command: AttentionCommand
+
+
 assert data.Layout.cast(Instruction).size == 256, "an instruction is a granule"
 
 
@@ -195,8 +234,8 @@ COUNTERS = (
     "activation_blocks",  # blocks received
     "result_granules",  # granules sent
     "weight_wait",  # cycles in which the memory had a granule and the tile did not take it
-    "stall_vector",  # no job: the program was in VECTOR, QUANTISE or SEND
-    "vector",  # cycles of VECTOR, QUANTISE and SEND, whether the array had a job or not
+    "stall_vector",  # no job: the program was in VECTOR, QUANTISE, SEND, APPEND or ATTEND
+    "vector",  # cycles of those instructions, whether the array had a job or not
 )
 """Counters of a tile, 32 bits each, in the order of a record (two granules, zero padded)."""
 

@@ -12,10 +12,13 @@ from hw.tile.config import TileConfig
 from hw.tile.drain import Outgoing
 from hw.tile.isa import (
     ARRIVALS,
+    AppendInstruction,
+    AttendInstruction,
     Instruction,
     Memory,
     MoveInstruction,
     Opcode,
+    PageInstruction,
     PlacesInstruction,
     TileError,
     VectorInstruction,
@@ -39,7 +42,8 @@ class Sequencer(wiring.Component):
 
     The fetcher runs ahead as far as the memory's queues let it, so that weights are there before the activations that
     an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works; VECTOR,
-    QUANTISE and SEND are done when it goes on. An instruction that the tile cannot do (format not built, size zero or
+    QUANTISE, SEND, APPEND and ATTEND are done when it goes on. The fetcher waits at an ATTEND until the executor is
+    past it: the memory's granules are the engine's until then. An instruction that the tile cannot do (format not built, size zero or
     too large, no vector unit) stops the tile with an error; so does an unknown opcode. The fetcher stops at the same
     instruction.
 
@@ -56,7 +60,10 @@ class Sequencer(wiring.Component):
     jobs: products for the array.
     signals: signals to the host, given when everything before is sent.
     quiet: the array has nothing under way and nothing to send.
-    vector, moves: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
+    vector, moves, append: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
+    attend: for the attention engine; settled: all weights that were asked for have been taken; refused: the engine
+        refused a command.
+    page_enable, page: an entry of the page table.
     awaiting: the executor waits for arrivals; vector_busy: for the vector side.
     running, done, error: state of the program; `done` and `error` hold until the next start.
     """
@@ -78,7 +85,13 @@ class Sequencer(wiring.Component):
                 "quiet": In(1),
                 "vector": Out(stream.Signature(UnitCommand)),
                 "moves": Out(stream.Signature(MoveInstruction)),
+                "append": Out(stream.Signature(AppendInstruction)),
                 "vector_idle": In(1, init=1),
+                "attend": Out(stream.Signature(AttendInstruction)),
+                "settled": In(1),
+                "refused": In(1),
+                "page_enable": Out(1),
+                "page": Out(PageInstruction),
                 "awaiting": Out(1),
                 "vector_busy": Out(1),
                 "running": Out(1),
@@ -97,8 +110,9 @@ class Sequencer(wiring.Component):
             write.addr.eq(self.write_address),
             write.data.as_value().eq(self.write_data),
         ]
-        self._fetcher(m, program.read_port())
-        self._executor(m, program.read_port())
+        passed = Signal()  # the executor goes past an ATTEND
+        self._fetcher(m, program.read_port(), passed)
+        self._executor(m, program.read_port(), passed)
         return m
 
     def _refusal(self, m: Module, instruction: data.View, name: str) -> Signal:
@@ -116,7 +130,7 @@ class Sequencer(wiring.Component):
             & (instruction.passes <= config.passes)
             & (instruction.activation_base + instruction.passes * instruction.k_blocks <= config.activation_depth)
         )
-        highest = Opcode.SEND if config.vector_depth else Opcode.SIGNAL
+        highest = Opcode.ATTEND if config.attention_rows else Opcode.SEND if config.vector_depth else Opcode.SIGNAL
         with m.If(instruction.opcode.as_value() > highest.value):
             m.d.comb += error.eq(TileError.OPCODE)
         with m.Elif(instruction.opcode == Opcode.MATMUL):
@@ -145,7 +159,7 @@ class Sequencer(wiring.Component):
         pairs = [(a, b) for a in formats for b in formats if pair_problem(FORMATS[a], FORMATS[b]) is None]
         return [Const.cast(Cat(Const(ElementFormat[a], 4), Const(ElementFormat[b], 4))) for a, b in pairs]
 
-    def _fetcher(self, m: Module, read: memory.ReadPort) -> None:
+    def _fetcher(self, m: Module, read: memory.ReadPort, passed: Signal) -> None:
         """Descriptor and matrix of each MATMUL, in order; at most one in three cycles."""
         m.submodules.matrix_queue = matrices = StreamFifo(WeightStream, 4)
         wiring.connect(m, wiring.flipped(self.matrices), matrices.o)
@@ -163,6 +177,11 @@ class Sequencer(wiring.Component):
                 with m.Case(ElementFormat[name]):
                     m.d.comb += descriptor.payload.length.eq(frames * frame_granules(FORMATS[name]))
         sent_descriptor, sent_matrix = Signal(), Signal()
+        allowed, passing = Signal(13), Signal()  # ATTENDs that the executor is past and the fetcher is not
+        with m.If(self.start):
+            m.d.sync += allowed.eq(0)
+        with m.Else():
+            m.d.sync += allowed.eq(allowed + passed - passing)
         with m.FSM(name="fetcher"):
             with m.State("STOPPED"):
                 with m.If(self.start):
@@ -176,7 +195,10 @@ class Sequencer(wiring.Component):
                     m.next = "STOPPED"
                 with m.Elif(instruction.opcode == Opcode.MATMUL):
                     m.next = "SEND"
+                with m.Elif((instruction.opcode == Opcode.ATTEND) & (allowed == 0)):
+                    m.next = "EXAMINE"
                 with m.Else():
+                    m.d.comb += passing.eq(instruction.opcode == Opcode.ATTEND)
                     m.d.sync += read.addr.eq(read.addr + 1)
                     m.next = "READ"
             with m.State("SEND"):
@@ -188,7 +210,7 @@ class Sequencer(wiring.Component):
                     m.d.sync += [sent_descriptor.eq(0), sent_matrix.eq(0), read.addr.eq(read.addr + 1)]
                     m.next = "READ"
 
-    def _executor(self, m: Module, read: memory.ReadPort) -> None:
+    def _executor(self, m: Module, read: memory.ReadPort, passed: Signal) -> None:
         m.submodules.job_queue = jobs = StreamFifo(Job, 2)
         wiring.connect(m, wiring.flipped(self.jobs), jobs.o)
         instruction, refusal = read.data, self._refusal(m, read.data, "executor")
@@ -237,9 +259,11 @@ class Sequencer(wiring.Component):
                                 m.d.comb += advance.eq(1)
                             with m.Case(Opcode.VECTOR, Opcode.QUANTISE, Opcode.SEND):
                                 m.d.comb += [self.vector_busy.eq(1), advance.eq(vector_advance)]
+                        if self.config.attention_rows:
+                            self._attention(m, read.data.as_value(), finished, advance, passed)
                         with m.Default():
                             m.next = "STOP"
-                with m.If(advance):
+                with m.If(advance & ~(passed & self.refused)):
                     m.d.sync += read.addr.eq(read.addr + 1)
                     m.next = "READ"
             with m.State("STOP"):
@@ -268,3 +292,25 @@ class Sequencer(wiring.Component):
             self.moves.valid.eq(self.vector_busy & (move.opcode != Opcode.VECTOR)),
         ]
         return (self.vector.valid & self.vector.ready) | (self.moves.valid & self.moves.ready)
+
+    def _attention(self, m: Module, word: Value, finished: Value, advance: Signal, passed: Signal) -> None:
+        """The cases of PAGE, APPEND and ATTEND. An ATTEND begins when everything before it is done."""
+        append, attend = _seen_as(AppendInstruction, word), _seen_as(AttendInstruction, word)
+        begun = Signal()
+        m.d.comb += [self.append.payload.eq(append), self.attend.payload.eq(attend)]
+        m.d.comb += self.page.eq(_seen_as(PageInstruction, word))
+        with m.Case(Opcode.PAGE):
+            m.d.comb += [self.page_enable.eq(1), advance.eq(1)]
+        with m.Case(Opcode.APPEND):
+            m.d.comb += [self.vector_busy.eq(1), self.append.valid.eq(1), advance.eq(self.append.ready)]
+        with m.Case(Opcode.ATTEND):
+            m.d.comb += [
+                self.vector_busy.eq(1),
+                self.attend.valid.eq(begun),
+                advance.eq(begun & self.attend.ready),
+                passed.eq(advance),
+            ]
+            m.d.sync += begun.eq(Mux(begun, ~self.attend.ready, finished & self.settled))
+            with m.If(advance & self.refused):
+                m.d.sync += self.error.eq(TileError.SIZE)
+                m.next = "STOP"

@@ -9,7 +9,10 @@ from hw.numerics.formats import FormatSet
 from hw.numerics.quantise import Quantise
 from hw.tile.config import LANES, TileConfig
 from hw.tile.drain import Outgoing
-from hw.tile.isa import ROW_BITS, Memory, MoveInstruction, Opcode
+from hw.tile.attention import AppendPath
+from hw.tile.isa import ROW_BITS, AppendInstruction, Memory, MoveInstruction, Opcode
+from hw.vector.append import MemoryWrite
+from hw.vector.leaves import PAGES
 from hw.vector.unit import Fetch, UnitCommand, VectorUnit, load_layout
 
 __all__ = ["MAX_LENGTH", "VectorPath"]
@@ -134,19 +137,27 @@ class VectorPath(wiring.Component):
     command, load: as those of `VectorUnit`; move, o: as those of `Mover`. A move begins when the unit is idle. No output
         depends on `o.ready` within a cycle but `move.ready`.
     idle: no command runs and all results are in the memory.
+    append, pages_enable, pages_address, pages_data, writes: as those of `AppendPath`, where the tile has attention.
     """
 
     def __init__(self, config: TileConfig):
         self.config = config
-        super().__init__(
-            {
-                "command": In(stream.Signature(UnitCommand)),
-                "move": In(stream.Signature(MoveInstruction)),
-                "load": In(stream.Signature(load_layout(LANES))),
-                "o": Out(stream.Signature(Outgoing)),
-                "idle": Out(1),
+        ports = {
+            "command": In(stream.Signature(UnitCommand)),
+            "move": In(stream.Signature(MoveInstruction)),
+            "load": In(stream.Signature(load_layout(LANES))),
+            "o": Out(stream.Signature(Outgoing)),
+            "idle": Out(1),
+        }
+        if config.attention_rows:
+            ports |= {
+                "append": In(stream.Signature(AppendInstruction)),
+                "pages_enable": In(1),
+                "pages_address": In(range(PAGES)),
+                "pages_data": In(32),
+                "writes": Out(stream.Signature(MemoryWrite)),
             }
-        )
+        super().__init__(ports)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -163,4 +174,17 @@ class VectorPath(wiring.Component):
             mover.data.eq(unit.data),
             self.idle.eq(unit.idle),
         ]
+        if self.config.attention_rows:
+            m.submodules.append_path = path = AppendPath(self.config)
+            wiring.connect(m, path.writes, wiring.flipped(self.writes))
+            m.d.comb += [
+                path.append.payload.eq(self.append.payload),
+                path.append.valid.eq(self.append.valid & unit.idle),
+                self.append.ready.eq(path.append.ready & unit.idle),
+                path.data.eq(unit.data),
+                *(getattr(path, name).eq(getattr(self, name)) for name in
+                  ("pages_enable", "pages_address", "pages_data")),
+            ]  # fmt: skip
+            with m.If(self.append.valid):
+                m.d.comb += unit.read.eq(path.address)
         return m

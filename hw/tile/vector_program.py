@@ -15,7 +15,7 @@ from hw.tile.program import Destination, ProgramError, check_widths
 from hw.tile.vector import MAX_LENGTH
 from hw.vector.isa import STREAMS, Source, StreamMode
 
-__all__ = ["Each", "Quantise", "Rows", "Send", "Vector"]
+__all__ = ["Each", "Quantise", "Rows", "Send", "Vector", "check_memory"]
 
 _CONSTANTS = {int(ONE): Source.ONE, int(MINUS_ONE): Source.MINUS_ONE, int(ZERO): Source.ZERO,
               int(NEGATIVE_ZERO): Source.NEGATIVE_ZERO}  # fmt: skip
@@ -105,7 +105,7 @@ class Vector:
             end = place.address + -(-self.rows // LANES)
         else:
             end = place.address + (self.rows - 1) * place.stride + -(-self.length // LANES)
-        _check_memory(config, place.address, end)
+        check_memory(config, place.address, end)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _move(
     if move.rows < 1 or length < 1:
         raise ProgramError(f"At least 1 row of 1 is sent, not {move.rows} of {length}")
     source = move.source
-    _check_memory(config, source.address, source.address + (move.rows - 1) * source.stride + granules)
+    check_memory(config, source.address, source.address + (move.rows - 1) * source.stride + granules)
     fields = {
         "opcode": opcode, "element": element, "rows": move.rows, "length": length, "source": source.address,
         "source_stride": source.stride, "destination": move.destination.rectangle(), "counter": move.counter,
@@ -179,7 +179,8 @@ def _check_built(config: TileConfig) -> None:
         raise ProgramError("This tile has no vector unit (tile.vector_depth is 0)")
 
 
-def _check_memory(config: TileConfig, start: int, end: int) -> None:
+def check_memory(config: TileConfig, start: int, end: int) -> None:
+    """Raises ProgramError where granules `start` to `end` - 1 are not in the vector memory."""
     if not 0 <= start < end <= config.vector_depth:
         raise ProgramError(
             f"Granules {start} to {end - 1} do not fit in a vector memory of {config.vector_depth} granules"

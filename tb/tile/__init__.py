@@ -1,5 +1,6 @@
 """Testbench of `hw.tile.tile.Tile`: whole programs against the golden machine, at several sizes of the array."""
 
+from hw.tile.attention import attention_size
 from hw.tile.config import TileConfig
 from hw.tile.tile import Tile
 from scripts.simulator import Model, Testbench
@@ -27,6 +28,10 @@ CONFIGS = {
     "tile_2x4_vector": TileConfig(
         rows=2, columns=4, slots=2, passes=4, activation_depth=64, instruction_depth=128, vector_depth=768
     ),
+    "tile_2x4_attention": TileConfig(
+        rows=2, columns=4, slots=8, passes=4, activation_depth=128, instruction_depth=128, vector_depth=2048,
+        attention_rows=8,
+    ),
     "tile_3x2_vector": TileConfig(
         rows=3,
         columns=2,
@@ -40,13 +45,14 @@ CONFIGS = {
 }
 DEFAULT_SUITE = (
     "tile_1x1_offsets", "tile_2x3", "tile_2x2_formats", "tile_2x3_groups", "tile_3x2", "tile_4x8", "tile_8x4",
-    "tile_2x4_vector",
+    "tile_2x4_attention",
 )  # fmt: skip
 """Rows and columns of 1, 2, 3, 4 and 8, and every format."""
 
 
 def _bench(name: str, config: TileConfig) -> Testbench:
-    model = Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O1")
+    slices = (f"attention_slice_{attention_size(config).key}",) if config.attention_rows else ()
+    model = Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O1", compile_once=slices)
     return Testbench(
         name=name,
         model=model,

@@ -5,6 +5,7 @@ The testbench is the network: what the tile sends to its own node comes back, la
 
 import os
 import random
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,38 @@ from tb.tile.work import START, as_write, remote_write
 CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
-POINTS = ("vector_work", "vector_operands")
+POINTS = ("vector_work", "vector_operands", *(("vector_attention",) if CONFIG.attention_rows else ()))
+
+
+class MemoryPort:
+    """The memory's AXI port of a tile with attention: granules into the memory that answers its descriptors."""
+
+    def __init__(self, dut, memory, pause):
+        self.dut, self.memory, self.pause = dut, memory, pause
+        cocotb.start_soon(self._run())
+
+    async def _run(self):
+        dut, edge, addresses, granules, answers = self.dut, RisingEdge(self.dut.clk), deque(), deque(), 0
+        while True:
+            dut.memory__awready.value, dut.memory__wready.value = int(not next(self.pause)), int(not next(self.pause))
+            dut.memory__bvalid.value = int(answers > 0 and not next(self.pause))
+            await edge
+            answers -= int(dut.memory__bvalid.value)
+            if int(dut.memory__awvalid.value) and int(dut.memory__awready.value):
+                addresses.append(int(dut.memory__awaddr.value))
+            if int(dut.memory__wvalid.value) and int(dut.memory__wready.value):
+                granules.append((int(dut.memory__wdata.value), int(dut.memory__wstrb.value)))
+            while addresses and granules:
+                (start, (value, strobe)), answers = (addresses.popleft(), granules.popleft()), answers + 1
+                for byte in range(32):
+                    if strobe >> byte & 1:
+                        self.memory.image[start + byte] = value >> 8 * byte & 0xFF
+
+
+def connect_memory(dut, memory, pause):
+    """Plays the tile's AXI memory, where it has that port."""
+    if CONFIG.attention_rows:
+        MemoryPort(dut, memory, pause)
 
 
 def returned(write):
@@ -48,6 +80,7 @@ class VectorTB(TB):
         super().__init__(dut, **arguments)
         self.found = []
         self.sink._callback = self._sent
+        connect_memory(dut, self.memory, randomly(0.3, SEED + 9))
 
     def _sent(self, value):
         write = as_write(value)
@@ -57,6 +90,7 @@ class VectorTB(TB):
 
     async def run(self, work, program):
         await self.load(work, program)
+        self.memory.image = bytearray(work.memory().tobytes())
         for transfer in work.inputs():
             self.network.put(transfer)
         await self.start()
@@ -132,7 +166,7 @@ async def test_refusals(dut):
     cases = [
         ([changed(send, "rows", 0)], TileError.SIZE), ([changed(quantise, "length", 0)], TileError.SIZE),
         ([changed(quantise, "element", 15)], TileError.FORMAT), ([places, no_rows], TileError.SIZE),
-        ([8], TileError.OPCODE),
+        ([11], TileError.OPCODE),
     ]  # fmt: skip
     for words, error in cases:
         await tb.load(work, [*words, send, encode(CONFIG, Halt())])
@@ -143,6 +177,20 @@ async def test_refusals(dut):
         assert not tb.found, "a refused program sent something"
     compare(work.expected(good), await tb.run(work, good))
     assert int(dut.error.value) == 0
+
+
+@cocotb.test(skip=not CONFIG.attention_rows)
+async def test_attention(dut):
+    """Tokens appended and attended to: one position, several, over a leaf's border; then a half layer on the array."""
+    tb = VectorTB(dut, idle=randomly(0.2, SEED))
+    await tb.reset()
+    work = VectorWork(CONFIG, SEED)
+    for context, count, group in ((1, 1, 3), (7, 2, 4), (130, 2, 3)):
+        work.attend(context, count, group, 32)
+    work.half_layer(1, 32, 32)
+    work.attend(5, 1, 2, 64)
+    program = work.finish()
+    compare(work.expected(program), await tb.run(work, program))
 
 
 @cocotb.test()
@@ -242,6 +290,7 @@ class test_random(uvm_test):
         dut = cocotb.top
         self.pending = []
         self.memory = WeightMemory(dut, randomly(0.3, SEED), randomly(0.5, SEED + 1))
+        connect_memory(dut, self.memory, randomly(0.5, SEED + 4))
         dut.rst.value = 1
         start_clock(dut.clk)
         await ClockCycles(dut.clk, 2)
@@ -258,6 +307,10 @@ class test_random(uvm_test):
         if index % 2 == 0:
             work.half_layer(rows, 32 * self.choice.randint(1, 2), 32 * self.choice.randint(1, 2))
             coverage.hit("vector_work", "half_layer" if rows > 1 else "one_position")
+        if CONFIG.attention_rows and index % 3 == 0:
+            count = 1 + index // 3 % 2
+            work.attend(self.choice.randint(count, 20), count, self.choice.randint(1, 3), 32)
+            coverage.hit("vector_attention", "one_position" if count == 1 else "several")
         for _ in range(3):
             if self.choice.random() < 0.3:
                 work.rotate(rows, 32)
@@ -279,7 +332,7 @@ class test_random(uvm_test):
         if self.corrupt:
             address, granule = work.granules_in[0]
             work.granules_in[0] = address, granule ^ np.uint32(1 << 22)
-        self.memory.image = np.concatenate([*work.image, np.zeros(0, np.uint8)]).tobytes()
+        self.memory.image = bytearray(work.memory().tobytes())
         words = [remote_write(Memory.PROGRAM, i, word.to_bytes(32, "little")) for i, word in enumerate(program)]
         await StreamSequence([*words, START]).start(environment.network.sequencer)
         self.pending += work.inputs()

@@ -1,4 +1,4 @@
-"""Programs of the vector side: half a layer on one tile, and random commands; what the golden machine sends."""
+"""Programs of the vector side: half a layer, attention, random commands; what the golden machine sends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden import weights
+from golden.attention import LEAF, AttentionShape
+from golden.attention_layout import leaf_granules
 from golden.formats import FORMATS
 from golden.fp32_ops import from_float
 from golden.machine import TileMachine, Write, run_network
 from golden.vector import Combine, Function, Reduce
 from golden.vector_commands import add, rms_norm, rope, swiglu
+from hw.tile.attention_program import Append, Attend, Page
 from hw.tile.config import LANES
 from hw.tile.isa import Memory
 from hw.tile.program import Await, Destination, Matmul
@@ -26,6 +29,8 @@ SELF = Destination(*NODE)
 AROUND = Destination(1, 0, x_last=3, y_last=1)
 ELSEWHERE = Destination(4, 4)
 FROM_HOST, BLOCKS, RESULTS, DISTURBANCE = range(4)
+CACHE, CACHE_GRANULES = 1024, 2048
+"""Granule of the memory from which on a tile with attention has its KV caches, and their granules."""
 EPSILON = from_float(1e-5)[()]
 
 
@@ -36,6 +41,8 @@ class VectorWork(Work):
     granules_in: list[tuple[int, np.ndarray]] = field(default_factory=list)
     free: int = 0
     awaited: int = 0
+    tokens: int = 0
+    cache: int = 0
 
     def arrived(self) -> Await:
         """Wait for the granules from outside that no command before waits for."""
@@ -118,6 +125,29 @@ class VectorWork(Work):
         self.commands += rope(rows, size, x, cosine, sine, result, from_float(0.125)[()])
         self.commands.append(Send(rows, size // LANES, result, ELSEWHERE, 3000, size // LANES, 2))
 
+    def attend(self, context: int, count: int, group: int, size: int) -> None:
+        """`context` tokens into a cache of its own, then attention of the last `count` of them; sent to the host."""
+        format = self.config.quantised_formats[0]
+        shape = AttentionShape(group, 1, size, size, FORMATS[format])
+        leaves, table = -(-context // LEAF), self.tokens
+        order = self.choice.sample(range(leaves), leaves)
+        for leaf, place in enumerate(order):
+            self.commands.append(Page(table + leaf, CACHE + self.cache + place * leaf_granules(shape)))
+        self.tokens += leaves
+        self.cache += leaves * leaf_granules(shape)
+        assert self.cache <= CACHE_GRANULES, "the test's memory is full"
+        rows, blocks = count * group, size // 32
+        tokens, queries = self.random(context, 2 * size), self.random(rows, size)
+        result = self.place(rows, size)
+        self.commands += [
+            self.arrived(),
+            Append(context, 0, tokens, size, size, table, format),
+            Quantise(rows, blocks, queries, SELF, self.base, blocks, BLOCKS, format), Await(rows * blocks, BLOCKS),
+            Attend(rows, group, context - count, size, size, self.base, result.address, table, format),
+            Send(rows, size // LANES, result, HOST, 5000, size // LANES, 1),
+        ]  # fmt: skip
+        self.base += -(-rows // self.config.rows) * blocks
+
     def random_vector(self) -> Vector:
         """Any command of the engine on new places, its results sent to the host."""
         choice = self.choice
@@ -158,6 +188,16 @@ class VectorWork(Work):
         if command.length >= LANES:
             yield Send(command.rows, command.length // LANES, command.result, HOST, 2000, command.result.stride)
 
+    def memory(self) -> np.ndarray:
+        """The bytes of the tile's memory at the start: weights, and where the tile has a KV cache what nobody wrote."""
+        image = np.concatenate([*self.image, np.zeros(0, np.uint8)])
+        if not self.config.attention_rows:
+            return image
+        assert len(image) <= CACHE * weights.GRANULE
+        whole = np.zeros((CACHE + CACHE_GRANULES) * weights.GRANULE, np.uint8)
+        whole[: len(image)] = image
+        return whole
+
     def inputs(self) -> list[dict]:
         """The transfers that bring the granules."""
         return [
@@ -167,8 +207,7 @@ class VectorWork(Work):
 
     def machine(self, program: list[int]) -> TileMachine:
         """The golden machine after the program."""
-        image = np.concatenate([*self.image, np.zeros(0, np.uint8)])
-        machine = TileMachine(self.config, image, program, NODE)
+        machine = TileMachine(self.config, self.memory(), program, NODE)
         for address, granule in self.granules_in:
             machine.receive_granule(address, granule, FROM_HOST)
         assert run_network([machine]), "the golden machine did not reach the end of the program"

@@ -1,0 +1,57 @@
+"""The attention of the golden machine: its KV cache as bytes of the tile's memory, by `golden.attention`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden import vector
+from golden.attention import LEAF, AttentionShape, Leaf, leaf_partial, merge_tree, visibility
+from golden.attention_layout import leaf_from_image, leaf_granules, token_writes
+from golden.formats import BLOCK, FORMATS
+from golden.fp32_ops import Bits
+from hw.numerics.formats import ElementFormat
+from hw.vector.leaves import PAGES
+
+Bytes = NDArray[np.uint8]
+
+
+class AttentionMachine:
+    """`memory` uint8 [granules, 32] is what the tile's memory holds, `pages` the page table."""
+
+    def __init__(self, image: Bytes, granules: int) -> None:
+        self.memory = np.zeros((granules, BLOCK), np.uint8)
+        self.memory.reshape(-1)[: len(image)] = image
+        self.pages = [0] * PAGES
+
+    def append(self, token: Any, row: int, numbers: Bits) -> None:
+        """Token `row` of an APPEND: its key and behind it its value, uint32."""
+        shape, position = _shape(token, 1), int(token.position) + row
+        base = self.pages[int(token.table) + position // LEAF]
+        keys, values = numbers[: shape.key_size], numbers[shape.key_size :]
+        for write in token_writes(keys, values, position, base, shape):
+            chosen = [bool(write.strobe >> byte & 1) for byte in range(BLOCK)]
+            self.memory[write.address, chosen] = write.data[chosen]
+
+    def attend(self, command: Any, query: tuple[Bytes, Bytes]) -> Bits:
+        """Rows uint32 [rows, value_size] of quantised query rows: codes [rows, key_size] and their scales."""
+        shape = _shape(command, int(command.group))
+        positions = int(command.position) + np.arange(command.rows) // int(command.group)
+        parts = {}
+        for index in range(command.first_leaf, command.last_leaf + 1):
+            visible = visibility(positions, index, int(command.window))
+            parts[index] = leaf_partial(query, self._leaf(command, index, shape), visible, shape.format)
+        return vector.finish(merge_tree(parts))
+
+    def _leaf(self, command: Any, index: int, shape: AttentionShape) -> Leaf:
+        base = self.pages[int(command.table) + index]
+        return leaf_from_image(self.memory[base : base + leaf_granules(shape)], shape)
+
+
+def _shape(command: Any, group: int) -> AttentionShape:
+    if command.latent:
+        raise ValueError("The golden machine has no latent attention")
+    format = FORMATS[ElementFormat(command.element).name]
+    return AttentionShape(group, 1, BLOCK * int(command.key_blocks), BLOCK * int(command.value_groups), format)

@@ -1,0 +1,198 @@
+"""The tile's attention: the engine under ATTEND, and the KV cache under APPEND."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi import Axi4Signature, Burst
+from hw.emit import once
+from hw.tile.array import LocalSignature
+from hw.tile.config import LANES, TileConfig
+from hw.tile.isa import AppendInstruction, AttendInstruction, Block, WeightRange
+from hw.tile.issue import Job
+from hw.vector.append import KvAppender, MemoryWrite
+from hw.vector.attention import AttentionEngine
+from hw.vector.leaves import PAGES, AttentionSize
+from hw.vector.unit import Fetch, load_layout
+
+__all__ = ["MEMORY_AXI", "AppendPath", "AttentionPath", "MemoryWriter", "attention_size"]
+
+MEMORY_AXI = Axi4Signature(address_width=40, data_width=256, id_width=4)
+"""The tile's port for single granules of its memory."""
+
+_BLOCK_BEATS = 32 // LANES
+
+
+def attention_size(config: TileConfig) -> AttentionSize:
+    """The build of the engine. Raises ValueError for a tile that cannot have it."""
+    levels = config.attention_leaves.bit_length() - 1
+    return AttentionSize(config, config.attention_rows, config.attention_channels // 32, levels)
+
+
+class AttentionPath(wiring.Component):
+    """The attention engine as an instruction: its rows go to the vector memory.
+
+    Parameters
+    ----------
+    config: the tile; it has an attention engine.
+
+    Interface attributes
+    --------------------
+    attend: what to do; taken when its last row has been taken.
+    pages_enable, pages_address, pages_data: an entry of the page table.
+    ranges, granules, jobs, blocks, array: as those of `AttentionEngine`.
+    rows: granules for the vector memory.
+    error: a command was refused since reset.
+    """
+
+    def __init__(self, config: TileConfig):
+        self.config = config
+        super().__init__(
+            {
+                "attend": In(stream.Signature(AttendInstruction)),
+                "pages_enable": In(1),
+                "pages_address": In(range(PAGES)),
+                "pages_data": In(32),
+                "ranges": Out(stream.Signature(WeightRange)),
+                "granules": In(stream.Signature(256)),
+                "jobs": Out(stream.Signature(Job)),
+                "blocks": Out(stream.Signature(Block)),
+                "array": In(LocalSignature(config)),
+                "rows": Out(stream.Signature(load_layout(LANES))),
+                "error": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.engine = engine = AttentionEngine(attention_size(self.config))
+        for name in ("ranges", "granules", "jobs", "blocks"):
+            wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(engine, name))
+        wiring.connect(m, wiring.flipped(self.array), engine.array)
+        attend, begun, count = self.attend, Signal(), Signal(16)
+        m.d.comb += [
+            engine.pages_enable.eq(self.pages_enable),
+            engine.pages_address.eq(self.pages_address),
+            engine.pages_data.eq(self.pages_data),
+            engine.command.payload.eq(attend.payload.command),
+            engine.command.valid.eq(attend.valid & ~begun),
+            attend.ready.eq(begun & ~engine.busy),
+            self.rows.valid.eq(engine.output.valid),
+            self.rows.payload.address.eq(attend.payload.result + count),
+            self.rows.payload.elements.eq(engine.output.payload.elements),
+            engine.output.ready.eq(self.rows.ready),
+            self.error.eq(engine.error),
+        ]
+        with m.If(engine.command.valid & engine.command.ready):
+            m.d.sync += begun.eq(1)
+        with m.If(engine.output.valid & engine.output.ready):
+            m.d.sync += count.eq(count + 1)
+        with m.If(attend.valid & attend.ready):
+            m.d.sync += [begun.eq(0), count.eq(0)]
+        return m
+
+
+class AppendPath(wiring.Component):
+    """Rows of the vector memory through the appender.
+
+    Parameters
+    ----------
+    config: the tile; it has an attention engine.
+
+    Interface attributes
+    --------------------
+    append: what to do; taken when its last write has been taken.
+    pages_enable, pages_address, pages_data: an entry of the page table.
+    address, data: a read port of the vector memory: data one cycle after the address.
+    writes: granules for the tile's memory.
+    """
+
+    def __init__(self, config: TileConfig):
+        self.config = config
+        super().__init__(
+            {
+                "append": In(stream.Signature(AppendInstruction)),
+                "pages_enable": In(1),
+                "pages_address": In(range(PAGES)),
+                "pages_data": In(32),
+                "address": Out(16),
+                "data": In(data.ArrayLayout(32, LANES)),
+                "writes": Out(stream.Signature(MemoryWrite)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.appender = appender = KvAppender(attention_size(self.config))
+        m.submodules.fetch = fetch = once(Fetch(LANES), f"vector_fetch_{LANES}")
+        wiring.connect(m, wiring.flipped(self.writes), appender.writes)
+        wiring.connect(m, fetch.o, appender.values)
+        append, token, row, fetched = self.append.payload, self.append.payload.token, Signal(13), Signal()
+        wanted = fetch.command.payload
+        m.d.comb += [
+            appender.pages_enable.eq(self.pages_enable),
+            appender.pages_address.eq(self.pages_address),
+            appender.pages_data.eq(self.pages_data),
+            self.address.eq(fetch.address),
+            fetch.data.eq(self.data),
+            fetch.command.valid.eq(self.append.valid & ~fetched),
+            wanted.address.eq(append.source),
+            wanted.stride.eq(append.source_stride),
+            wanted.rows.eq(append.rows),
+            wanted.beats.eq((token.key_blocks + token.value_groups) * _BLOCK_BEATS),
+            appender.command.payload.eq(token),
+            appender.command.payload.position.eq(token.position + row),
+            appender.command.valid.eq(self.append.valid & (row != append.rows)),
+            self.append.ready.eq((row == append.rows) & ~appender.busy),
+        ]
+        with m.If(token.latent):
+            m.d.comb += wanted.beats.eq(token.key_blocks * _BLOCK_BEATS)
+        with m.If(fetch.command.valid & fetch.command.ready):
+            m.d.sync += fetched.eq(1)
+        with m.If(appender.command.valid & appender.command.ready):
+            m.d.sync += row.eq(row + 1)
+        with m.If(self.append.valid & self.append.ready):
+            m.d.sync += [row.eq(0), fetched.eq(0)]
+        return m
+
+
+class MemoryWriter(wiring.Component):
+    """Single granules over AXI4, one a burst, all under one ID.
+
+    Interface attributes
+    --------------------
+    i: granules with their byte strobes.
+    axi: the memory.
+    idle: every write has been answered.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"i": In(stream.Signature(MemoryWrite)), "axi": Out(MEMORY_AXI), "idle": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        axi, write = self.axi, self.i.payload
+        open_, sent_address, sent_data = Signal(8), Signal(), Signal()
+        done, room = Signal(), Signal()
+        m.d.comb += [
+            room.eq(open_ != 255),
+            axi.awaddr.eq(write.address << 5),
+            axi.awsize.eq(5),
+            axi.awburst.eq(Burst.INCR),
+            axi.awvalid.eq(self.i.valid & room & ~sent_address),
+            axi.wdata.eq(write.data),
+            axi.wstrb.eq(write.strobe),
+            axi.wlast.eq(1),
+            axi.wvalid.eq(self.i.valid & room & ~sent_data),
+            axi.bready.eq(1),
+            axi.rready.eq(1),
+            done.eq(self.i.valid & room & (sent_address | axi.awready) & (sent_data | axi.wready)),
+            self.i.ready.eq(done),
+            self.idle.eq((open_ == 0) & ~self.i.valid),
+        ]
+        m.d.sync += [
+            sent_address.eq(~done & (sent_address | (axi.awvalid & axi.awready))),
+            sent_data.eq(~done & (sent_data | (axi.wvalid & axi.wready))),
+            open_.eq(open_ + done - axi.bvalid),
+        ]
+        return m
