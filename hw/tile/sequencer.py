@@ -289,7 +289,7 @@ class Sequencer(wiring.Component):
             command.early.eq(held.early),
             self.vector.valid.eq(self.vector_busy & (vector.opcode == Opcode.VECTOR)),
             self.moves.payload.eq(move),
-            self.moves.valid.eq(self.vector_busy & (move.opcode != Opcode.VECTOR)),
+            self.moves.valid.eq(self.vector_busy & ((move.opcode == Opcode.QUANTISE) | (move.opcode == Opcode.SEND))),
         ]
         return (self.vector.valid & self.vector.ready) | (self.moves.valid & self.moves.ready)
 
