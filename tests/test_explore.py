@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.explore import anneal, compressor, graphs, judge, measure, pareto, prefix, protocol, trees
+from scripts.explore import anneal, compressor, graphs, judge, measure, operands, pareto, prefix, protocol, trees
 from scripts.explore.archive import Archive
 from scripts.explore.cli import command
 from scripts.explore.judge import Candidate, block, correctness, judge_named
@@ -116,7 +116,9 @@ def test_recipe_is_repeatable_and_energy_sees_the_operands() -> None:
     first, second = (measure.measure(netlist, found, Recipe()) for _ in range(2))
     assert first == second and len(first) == 3
     assert all(point.area > 20 and point.delay > 50 and point.energy > 1 for point in first)
-    flat = measure.toggle_energy(".model m\n.gate INV_X1 A=a_0 Y=y_0\n.end\n", found)
+    flat = measure.toggle_energy(
+        ".model m\n.gate INV_X1 A=a_0 Y=y_0\n.end\n", measure.drive_bits(found, operands.sequence(found, measure.STEPS))
+    )
     assert 0 < flat < 2
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from scripts.explore import pareto, protocol
+from scripts.explore import effect, pareto, protocol
 from scripts.explore.archive import Archive, text
 from scripts.explore.judge import Candidate, block, judge, judge_named
 from scripts.explore.measure import Recipe
 from scripts.explore.session import Budget, Session
+from scripts.explore.variant import archived
 from scripts.explore.workers import executor
 from scripts.verify import sandbox
+from scripts.verify.netlist import Netlist
 
 app = typer.Typer(help="Explore circuit variants of an arithmetic block.", no_args_is_help=False)
 STORE = Path("build") / "explore"
@@ -82,7 +84,27 @@ def run(
         f"{', '.join(f'{count} {verdict}' for verdict, count in sorted(outcome.verdicts.items())) or 'none'}; "
         f"{outcome.reason}"
     )
-    write_front(store, block_name, recipe, out / block_name)
+    best = write_front(store, block_name, recipe, out / block_name)
+    if block_name == effect.SPECIFICATION and not liberty:
+        ours = [row for row in best if not (row["origin"] or "").startswith("baseline: ")]
+        order = sorted(ours, key=lambda row: row["area"] * row["delay"])
+        keys = list(dict.fromkeys(row["candidate"] for row in order))[:2]
+        show_effect({key: archived(archive, key, block_name) for key in keys}, out / block_name / "variant.json")
+
+
+def show_effect(circuits: dict[str, Netlist], keep: Path) -> None:
+    """What the best of the circuits changes in the tile and on the chip; it is kept in a file for `VARIANT=`."""
+    if not circuits:
+        typer.echo("no candidate is on the front: no change in the tile")
+        return
+    found = effect.effect(list(circuits.items()))
+    effect.keep(found, circuits[found.variant.name], keep, Recipe())
+    models = effect.carried(found)
+    console = Console()
+    console.print(effect.table(found, *effect.TILE, models))
+    for line in effect.notes(found, models):
+        console.print(line)
+    console.print(f"switch: make test-tile VARIANT={keep}")
 
 
 def write_front(store: Archive, name: str, recipe: Recipe, out: Path) -> list[dict]:
