@@ -30,7 +30,7 @@ def write(identity, address, beats, **options):
     return Transfer(True, identity, address, beats, **options).fill(random.Random(address))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_errors_reach_their_transfer(dut):
     """Some addresses of the targets answer with errors: exactly the beats and bursts that touch them fail."""
     targets, managers = await start(dut)
@@ -53,7 +53,7 @@ async def test_errors_reach_their_transfer(dut):
     assert 5 < failed < len(transfers) - 5
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_unmapped_and_illegal(dut):
     """DECERR outside the map, SLVERR for what no target could do; the targets see nothing of it."""
     targets, managers = await start(dut)
@@ -91,7 +91,7 @@ WAYS = {
 }
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(way=list(WAYS))
 async def test_silent_target(dut, way):
     """A target stops: SLVERR in time on every ID that waits, the other target works, and it may come back."""
@@ -132,7 +132,7 @@ async def test_silent_target(dut, way):
     assert all(set(manager.order[-1].responses) == {OKAY} for manager in managers)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(is_write=[False, True])
 async def test_one_id_is_silent(dut, is_write):
     """The target answers all IDs but one: only that one fails, in time, and its late answer reaches nobody."""
@@ -162,7 +162,7 @@ async def test_one_id_is_silent(dut, is_write):
     assert all(set(t.responses) == {OKAY} for t in fresh)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_manager_that_takes_nothing(dut):
     """One manager takes no answer for a long time: the other works on, through the same targets and links."""
     _, managers = await start(dut)
