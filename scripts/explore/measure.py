@@ -64,6 +64,18 @@ class Recipe:
     def library(self) -> str:
         return self.liberty or _built_in()
 
+    def probe(self) -> None:
+        """Try the library on one gate; raises `MeasureError` where it cannot be used."""
+        if not self.liberty:
+            return
+        gate = ".model m\n.inputs a b\n.outputs y\n.names a b y\n11 1\n.end\n"
+        try:
+            synthesise(gate, None, self, True, ("small",))
+        except MeasureError as error:
+            raise MeasureError(
+                "the Liberty library gives no figures for one AND gate: is it a cell library?"
+            ) from error
+
     @functools.cached_property
     def hash(self) -> str:
         """Identity of script, library, operands and programs, 16 hex digits."""
