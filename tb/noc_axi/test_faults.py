@@ -149,9 +149,13 @@ async def test_one_id_is_silent(dut, is_write):
     assert all(set(t.responses) == {OKAY} for t in others) and not forgotten.done.is_set()
     await finish([forgotten], LIMIT)
     assert set(forgotten.responses) == {SLVERR}
+    # The bridge has room for more, but gives nothing to a target that hangs.
+    make, asked = write if is_write else lambda *a: Transfer(False, *a), targets[0].asked[is_write]
+    refused = [managers[n].start(make(3, 0x900, 2)) for n in range(2)]
+    await finish(refused, 100)
+    assert all(set(t.responses) == {SLVERR} for t in refused) and targets[0].asked[is_write] == asked
     # Its late answer comes while the next transfers of its ID, in the place that it had, wait for theirs.
     targets[1].answer_r = targets[1].answer_b = False
-    make = write if is_write else lambda *a: Transfer(False, *a)
     fresh = [managers[0].start(make(5, REGION + 0x710 + 0x100 * n, 3)) for n in range(CONFIG.slots)]
     await ClockCycles(dut.clk, 30)
     targets[0].choose = lambda candidates: 0 if candidates else None
