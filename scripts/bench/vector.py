@@ -94,10 +94,12 @@ def layer_share(tail: int, granules: int) -> Figure:
     streaming = weights * 33 // 32 // 32 // TILES
     exposed = sum(parts.values())
     shown = ", ".join(f"{name} {value}" for name, value in parts.items())
-    how = (f"SmolLM2 decode at 1024 positions, one of {TILES} tiles, {LANES} lanes; {shown} cycles, all measured on "
-           "RTL (each function's commands one by one, compared with golden) but the latencies of quantisers and append; "
-           f"every tile does norms and residuals whole; over these, {streaming} cycles of weight granules and {granules} of KV, "
-           "one a cycle")  # fmt: skip
+    how = (
+        f"SmolLM2 decode at 1024 positions, one of {TILES} tiles, {LANES} lanes; {shown} cycles, all measured on RTL "
+        "(each function's commands one by one, compared with golden) but the latencies of quantisers and append; every "
+        f"tile does norms and residuals whole; over these, {streaming} cycles of weight granules and {granules} of KV, "
+        "one a cycle"
+    )
     share = exposed / (exposed + streaming + granules)
     return Figure("attention.exposed_vector_share", share, "", "<= 0.05", how=how)
 
