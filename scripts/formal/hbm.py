@@ -231,12 +231,12 @@ class QueueKeeps(wiring.Component):
 class OverdueIsServed(wiring.Component):
     """The oldest request of a queue, once overdue, leaves within `BOUND` clocks, whatever comes and has come before.
 
-    A queue of `DEPTH` and two banks of different groups, with the scheduler's rules of choice for one direction: the oldest
-    request whose row is open has the column slot; of the row slot first ACT, then PRE, the oldest request first, and a
-    row that a counted request hits stays open. Any request may come at any clock, and the oldest may be overdue from
-    any clock on. Refresh takes banks that nobody waits for, at most `REFRESHES` times in the wait: each keeps ACT back
-    for RREFD. (The direction's turn, and a refresh that is forced, come on top.) `BOUND` is exact: one clock less is
-    refuted.
+    A queue of `DEPTH` and two banks of different groups, with the scheduler's rules of choice for one direction: the
+    oldest request whose row is open has the column slot; of the row slot first ACT, then PRE, the oldest request first,
+    and a row that a counted request hits stays open. Any request may come at any clock, and the oldest may be overdue
+    from any clock on. Refresh takes banks that nobody waits for, at most `REFRESHES` times in the wait: each keeps ACT
+    back for RREFD. (The direction's turn, and a refresh that is forced, come on top.) `BOUND` is exact: one clock less
+    is refuted.
     """
 
     DEPTH, BOUND, REFRESHES = 4, 8, 2
