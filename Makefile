@@ -7,7 +7,7 @@ export VENV
 
 # Values reach the commands through the environment, exactly as typed, whatever spaces and quotes they hold. They are
 # not handed to the makefiles of the simulator's build.
-VARIABLES := CONFIG PROMPT LAYER SEED BLOCK BENCH TEST WAVES DUT SPEC TOP MAP BUDGET PROPOSER LIBERTY LONG
+VARIABLES := CONFIG PROMPT LAYER SEED BLOCK BENCH TEST WAVES DUT SPEC TOP MAP BUDGET PROPOSER LIBERTY VARIANT LONG
 define pass
 export SERRANO_$(1) = $$(value $(1))
 endef

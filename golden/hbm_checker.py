@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hw.hbm.timing import Timing
 
-__all__ = ["Breach", "Command", "check", "read_trace"]
+__all__ = ["Breach", "Command", "check", "distances", "read_trace"]
 
 SLACK = 1e-6  # nanoseconds; clocks such as 0.625 ns are exact, sums of the table's decimals are not
 
@@ -87,6 +87,12 @@ def _rules(t: Timing) -> list[_Rule]:
         _Rule("RFCAB", ("REFab",), rows, "all", t.rfcab),
         _Rule("RREFD", ("REFpb",), ("ACT", "REFpb"), "all", t.rrefd),
     ]
+
+
+def distances(timing: Timing) -> list[tuple[str, str, float]]:
+    """Every rule of distance that the checker knows: its name, the later command, and the least distance in ns."""
+    rules = [rule for rule in _rules(timing) if rule.scope != "other stack" or timing.sids > 1]
+    return [(rule.name, later, rule.least) for rule in rules for later in rule.second]
 
 
 def read_trace(path: Path) -> list[Command]:

@@ -17,7 +17,7 @@ import typer
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLES = ("CONFIG", "PROMPT", "LAYER", "SEED", "BLOCK", "BENCH", "TEST", "WAVES", "DUT", "SPEC", "TOP", "MAP",
-             "BUDGET", "PROPOSER", "LIBERTY", "LONG")  # fmt: skip
+             "BUDGET", "PROPOSER", "LIBERTY", "VARIANT", "LONG")  # fmt: skip
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Simulate, verify and explore the Serrano accelerator.")  # fmt: skip
@@ -263,6 +263,7 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a usage error of the command line
             stop(" ".join(error.format_message().split()), 2)
         # The error classes that carry a finished message; anything else is a fault of ours and shows its trace.
-        if type(error).__name__ not in ("UserError", "SimulatorError", "ConfigError", "SummaryError", "ModelError"):
+        if type(error).__name__ not in ("UserError", "SimulatorError", "ConfigError", "SummaryError", "ModelError",
+                                        "VariantError"):  # fmt: skip
             raise
         stop(str(error))

@@ -12,5 +12,6 @@ exec awk '
     print "  DUT      Verilog file of a circuit           SPEC   its specification"
     print "  TOP      its top module                      MAP    its port map (TOML)"
     print "  BUDGET   how long to search, as 10m          PROPOSER  program that proposes circuits"
-    print "  LIBERTY  cell library                        LONG   1: also what takes minutes"
+    print "  LIBERTY  cell library                        VARIANT  circuit for dot units, from make explore"
+    print "  LONG     1: also what takes minutes"
   }' "$1"

@@ -141,7 +141,9 @@ def _digest(*parts: str | bytes) -> str:
 def _hardware_digest() -> str:
     """Digest of every source that can decide the emitted Verilog (golden tables are read by the hardware too)."""
     files = sorted([*(ROOT / "hw").rglob("*.py"), *(ROOT / "hw").rglob("*.toml"), *(ROOT / "golden").rglob("*.py")])
-    return _digest(*(part for path in files for part in (str(path.relative_to(ROOT)), path.read_bytes())))
+    variant = os.environ.get("SERRANO_VARIANT")  # the one input of the hardware that is not in the repository
+    chosen = Path(variant).read_bytes() if variant and Path(variant).is_file() else b""
+    return _digest(*(part for path in files for part in (str(path.relative_to(ROOT)), path.read_bytes())), chosen)
 
 
 def model_directory(model: Model, waves: bool = False) -> Path:

@@ -3,13 +3,15 @@
 import json
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from scripts.explore import anneal, compressor, graphs, judge, measure, pareto, prefix, protocol, trees
+from scripts.explore import anneal, cli, compressor, graphs, judge, measure, operands, pareto, prefix, protocol, trees
 from scripts.explore.archive import Archive
 from scripts.explore.cli import command
 from scripts.explore.judge import Candidate, block, correctness, judge_named
@@ -116,7 +118,9 @@ def test_recipe_is_repeatable_and_energy_sees_the_operands() -> None:
     first, second = (measure.measure(netlist, found, Recipe()) for _ in range(2))
     assert first == second and len(first) == 3
     assert all(point.area > 20 and point.delay > 50 and point.energy > 1 for point in first)
-    flat = measure.toggle_energy(".model m\n.gate INV_X1 A=a_0 Y=y_0\n.end\n", found)
+    flat = measure.toggle_energy(
+        ".model m\n.gate INV_X1 A=a_0 Y=y_0\n.end\n", measure.drive_bits(found, operands.sequence(found, measure.STEPS))
+    )
     assert 0 < flat < 2
 
 
@@ -131,6 +135,33 @@ def test_front_keeps_what_nothing_dominates() -> None:
 def test_budgets(text: str, want: tuple) -> None:
     budget = Budget.parse(text)
     assert (budget.seconds, budget.candidates) == want
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--block", "fp16_add"], "the built-in search knows add, mul, mac and dot"),
+        (["--block", "nonsense"], "no specification 'nonsense'"),
+        (["--block", "mul_u4", "--budget", "soon"], "a budget is"),
+        (["--block", "mul_u4", "--liberty", "/nowhere.lib"], "LIBERTY=/nowhere.lib: No such file"),
+        (["--block", "mul_u4", "--liberty", __file__], "is it a cell library"),
+        (["--block", "mul_u4", "--proposer", "/no/such/program"], "cannot start"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options: list[str], message: str, tmp_path: Path) -> None:
+    found = CliRunner().invoke(cli.app, [*options, "--archive", str(tmp_path / "a.sqlite"), "--out", str(tmp_path)])
+    assert found.exit_code == 2 and message in found.output, found.output
+    assert len(found.output.strip().splitlines()) == 1
+
+
+def test_another_library_begins_a_new_series(tmp_path: Path) -> None:
+    """What another recipe judged is not taken for done."""
+    options = ["--block", "add_u4", "--budget", "2", "--archive", str(tmp_path / "a.sqlite"), "--out", str(tmp_path)]
+    liberty = tmp_path / "half.lib"
+    liberty.write_text(Recipe().library.replace("area : 2.0;", "area : 1.9;"))
+    for extra, judged in (([], 2), ([], 0), (["--liberty", str(liberty)], 2)):
+        found = CliRunner().invoke(cli.app, [*options, *extra])
+        assert f"{judged} candidates judged" in found.output, found.output
 
 
 def test_wrong_budget_is_told() -> None:
@@ -159,6 +190,8 @@ def test_same_run_gives_the_same_bytes_and_a_killed_run_goes_on(tmp_path: Path) 
 
 PROPOSERS = {
     "silent": "import time; time.sleep(600)",
+    "slow": "import sys, json, time\nfor line in sys.stdin:\n if json.loads(line)['type'] == 'propose': "
+    "time.sleep(2.5); print(json.dumps({'kind': 'graph', 'graph': {'kind': 'compressor'}}), flush=True)",
     "babbling": "import sys\nfor line in sys.stdin: print('I would like to talk about prefix adders', flush=True)",
     "flooding": "print('x' * 40_000_000, flush=True)",
     "ending": "pass",
@@ -173,6 +206,7 @@ PROPOSERS = {
     ("kind", "verdicts", "reason"),
     [
         ("silent", {}, "budget is spent"),
+        ("slow", {}, "budget is spent"),
         ("babbling", {}, "no candidates"),
         ("flooding", {}, "longer than"),
         ("ending", {}, "has ended"),
@@ -181,9 +215,14 @@ PROPOSERS = {
     ],
 )
 def test_a_bad_proposer_costs_only_its_budget(kind: str, verdicts: dict, reason: str, tmp_path: Path) -> None:
-    budget = "6s" if kind == "silent" else "120s,3"
+    start = time.monotonic()
+    budget = "6s" if kind in ("silent", "slow") else "120s,3"
     outcome = explore(Archive(":memory:"), [sys.executable, "-c", PROPOSERS[kind]], budget)
-    assert outcome.verdicts == verdicts and reason in outcome.reason, outcome
+    assert reason in outcome.reason, outcome
+    if kind == "slow":  # what came in time counts
+        assert set(outcome.verdicts) <= {"correct"} and outcome.judged <= 2 and time.monotonic() - start < 60
+    else:
+        assert outcome.verdicts == verdicts, outcome
     assert not Path("pwned").exists()
 
 

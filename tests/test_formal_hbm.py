@@ -65,6 +65,18 @@ def test_forgotten_refresh_is_refuted() -> None:
     refuted(hbm.RefreshDebt(mutant(refresh, "lowest(~done), 0)", "0, 0)").PerBankRefresh))
 
 
+def test_overdue_requests_are_served_in_time() -> None:
+    """The bound is proven, and exact: one clock less is refuted."""
+    proven(hbm.OverdueIsServed())
+    refuted(hbm.OverdueIsServed(bound=hbm.OverdueIsServed.BOUND - 1))
+
+
+def test_starvation_is_refuted() -> None:
+    """Row hits that may overtake an overdue request keep its bank for as long as they come."""
+    broken = mutant(queue, "Mux(self.strict, hit & (~with_head | 1), hit)", "hit")
+    refuted(hbm.OverdueIsServed(broken.RequestQueue, bound=3 * hbm.OverdueIsServed.BOUND))
+
+
 def test_no_request_is_lost() -> None:
     proven(hbm.QueueKeeps())
 

@@ -4,8 +4,11 @@ import pytest
 from amaranth.hdl import unsigned
 
 from golden import noc
-from hw.noc import MeshConfig
+from hw.noc import Direction, Mesh, MeshConfig
 from hw.noc.arbiter import Arbiter
+from hw.noc.axi import AxiNetworkConfig, Region
+from hw.noc.edge import EdgeLink
+from hw.noc.gather import GatherCollector, GatherSource
 from hw.noc.link import LinkEndpoint, frame_beats
 
 
@@ -76,6 +79,57 @@ def test_refused_parts() -> None:
         LinkEndpoint(32, lane_width=24)
     with pytest.raises(ValueError, match="window must be a power of two"):
         LinkEndpoint(32, window=12)
+
+
+REGION = Region(0, 4096, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"regions": ()}, "regions must not be empty"),
+        ({"regions": (REGION, Region(0, 8192, 1, 1))}, "regions must not overlap"),
+        ({"regions": (Region(2048, 4096, 0, 0),)}, "multiples of 4 KiB"),
+        ({"regions": (Region(0, 4096, 2, 0),)}, "there is no endpoint"),
+        ({"regions": (Region(1 << 32, 4096, 0, 0),)}, "must fit 32 address bits"),
+        ({"slots": 1}, "slots must be an integer from 2 to 16, not 1"),
+        ({"timeout": 0}, "timeout must be"),
+        ({"data_width": 24}, "AXI data width must be one of"),
+        ({"mesh": MeshConfig(2, 2, classes=1)}, "two traffic classes"),
+        ({"mesh": MeshConfig(2, 2, payload=16)}, "a payload of 72 bits or more, not 16"),
+    ],
+)
+def test_refused_axi_networks(wrong: dict, message: str) -> None:
+    fields = {"mesh": MeshConfig(2, 2, payload=128), "regions": (REGION,)}
+    with pytest.raises(ValueError, match=message):
+        AxiNetworkConfig(**fields | wrong)
+
+
+def test_refused_gathers_edges_and_parts() -> None:
+    config = MeshConfig(4, 2)
+    with pytest.raises(ValueError, match="sources must be different endpoints"):
+        GatherCollector(config, [(0, 0, 0), (0, 0, 0)])
+    with pytest.raises(ValueError, match="sources must be different endpoints"):
+        GatherSource(config, (0, 2, 0))
+    with pytest.raises(ValueError, match="depth must be an even number"):
+        GatherSource(config, (0, 0, 0), depth=7)
+    with pytest.raises(ValueError, match="one lane a class, not 2"):
+        EdgeLink(MeshConfig(4, 2, channels=2))
+    with pytest.raises(ValueError, match="ways must be an integer from 1 to 16, not 0"):
+        EdgeLink(config, ways=0)
+    with pytest.raises(ValueError, match="part must be columns and rows inside 4 x 2"):
+        Mesh(config, (range(2, 5), range(2)))
+
+
+def test_parts_of_a_mesh() -> None:
+    """The edges of two chips face each other in the same order; a chip in the middle has four sides."""
+    config = MeshConfig(4, 2)
+    left, right = (Mesh(config, (columns, range(2))) for columns in (range(2), range(2, 4)))
+    assert left.edges == [((1, 0), Direction.EAST), ((1, 1), Direction.EAST)]
+    assert right.edges == [((2, 0), Direction.WEST), ((2, 1), Direction.WEST)]
+    assert left.endpoints + right.endpoints == sorted(config.endpoints(), key=lambda end: (end[0] > 1, end[1], end[0]))
+    middle = Mesh(MeshConfig(3, 3), (range(1, 2), range(1, 2)))
+    assert [side for _, side in middle.edges] == [side for side in Direction if side != Direction.LOCAL]
 
 
 def test_endpoints() -> None:

@@ -93,22 +93,20 @@ class ChannelsBench(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, count = self._config, Signal(self._config.address_bits)
-        controllers = [once(HbmController(config), "hbm_controller") for _ in range(self._channels)]
-        devices = [HbmDevice(config, k) for k in range(self._channels)]
-        for k, (controller, device) in enumerate(zip(controllers, devices, strict=True)):
-            m.submodules[f"controller{k}"], m.submodules[f"device{k}"] = controller, device
-            connect(m, controller.device, device.port)
+        channels = [once(ControllerBench(config), "hbm_channel") for _ in range(self._channels)]
+        for k, channel in enumerate(channels):
+            m.submodules[f"channel{k}"] = channel
             asked = Signal(name=f"asked{k}")
             m.d.comb += [
-                controller.descriptor.valid.eq(~asked),
-                controller.descriptor.payload.address.eq(0),
-                controller.descriptor.payload.length.eq(self.granules),
+                channel.descriptor.valid.eq(~asked),
+                channel.descriptor.payload.address.eq(0),
+                channel.descriptor.payload.length.eq(self.granules),
             ]
-            m.d.sync += asked.eq(asked | controller.descriptor.ready)
-        take = Cat(controller.data.valid for controller in controllers).all() & ~self.done
-        good = Cat(controller.data.payload[:32] == count << 3 for controller in controllers).all()
-        m.d.comb += [controller.data.ready.eq(take) for controller in controllers]
-        m.d.comb += self.violation.eq(Cat(device.violation.any() for device in devices))
+            m.d.sync += asked.eq(asked | channel.descriptor.ready)
+        take = Cat(channel.data.valid for channel in channels).all() & ~self.done
+        good = Cat(channel.data.payload[:32] == count << 3 for channel in channels).all()
+        m.d.comb += [channel.data.ready.eq(take) for channel in channels]
+        m.d.comb += self.violation.eq(Cat(channel.violation.any() for channel in channels))
         m.d.sync += [
             count.eq(count + take),
             self.done.eq(self.done | (take & (count == self.granules - 1))),

@@ -37,7 +37,7 @@ class RequestQueue(wiring.Component):
     strict : In
         The oldest request is overdue: no younger request of its bank counts as a hit.
     pick_valid, pick_bank, pick_column, pick_tag : Out
-        Oldest request whose row is open, in a bank of `column_ready`.
+        Oldest request whose row is open, in a bank of `column_ready`; `pick_oldest`: it is the oldest of all.
     act_valid, act_pick, act_pick_row, close_valid, close_pick : Out
         Bank (one-hot) of the oldest request that wants ACT, and of the oldest whose bank has another row open.
     pending, hits : Out
@@ -60,7 +60,7 @@ class RequestQueue(wiring.Component):
                 "act": In(1), "act_bank": In(banks), "act_row": In(config.row_bits), "closed": In(banks),
                 "strict": In(1),
                 "pick_valid": Out(1), "pick_bank": Out(config.bank_bits), "pick_column": Out(config.column_bits),
-                "pick_tag": Out(tag_bits),
+                "pick_tag": Out(tag_bits), "pick_oldest": Out(1),
                 "act_valid": Out(1), "act_pick": Out(banks), "act_pick_row": Out(config.row_bits),
                 "close_valid": Out(1), "close_pick": Out(banks), "pending": Out(banks), "hits": Out(banks),
                 "same": Out(1), "empty": Out(1), "full": Out(1), "any_hit": Out(1),
@@ -90,6 +90,7 @@ class RequestQueue(wiring.Component):
             act.eq(lowest(self._named(m, "to_act", valid & self._gather(members, self.act_ready)))),
             close.eq(lowest(self._named(m, "to_close", valid & ~hit & self._gather(members, self.close_ready)))),
             self.pick_valid.eq(pick.any()),
+            self.pick_oldest.eq(pick[0]),
             self.act_valid.eq(act.any()),
             self.close_valid.eq(close.any()),
             self.pick_bank.eq(self._field(planes["bank"], pick)),

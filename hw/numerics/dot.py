@@ -10,7 +10,7 @@ from hw.numerics.formats import COARSE, FormatSet
 from hw.numerics.pipeline import Pipeline, balanced_sum, normalise
 from hw.numerics.scale import ApplyFactor, FactorProduct
 
-__all__ = ["BlockDot", "DotUnit"]
+__all__ = ["BlockDot", "DotUnit", "block_dot"]
 
 _FAN_IN = 8
 """Terms that one pipeline stage adds up."""
@@ -94,11 +94,24 @@ class BlockDot(wiring.Component):
             m.d.comb += port.eq(flag)
 
 
+def block_dot(formats: FormatSet) -> wiring.Component:
+    """The block dot of a dot unit: `BlockDot`, or the circuit that SERRANO_VARIANT names where it fits the formats."""
+    from hw.variants import selected  # here, because it builds on this package
+
+    variant = selected()
+    return variant.block_dot(formats) if variant and variant.fits(formats) else BlockDot(formats)
+
+
 class DotUnit(wiring.Component):
     """Two decoded blocks to a finished block sum, ready for `FusedAccumulate`.
 
     Latency: `latency` cycles of `enable`, one block a cycle, no feedback: `BlockDot.latency` + 2; with sums of more
     than 32 bits 1 more; with scales that are not powers of two 3 more, and with two of them in a block another 2.
+
+    Parameters
+    ----------
+    formats: what the decoders of the build deliver.
+    dot: the block dot inside, with the ports and the latency of `BlockDot`; `block_dot(formats)` where it is left out.
 
     Interface attributes
     --------------------
@@ -108,9 +121,9 @@ class DotUnit(wiring.Component):
     unsupported: a halved block met a block with an offset; the sum is then NaN (only if the build has both).
     """
 
-    def __init__(self, formats: FormatSet):
+    def __init__(self, formats: FormatSet, dot: wiring.Component | None = None):
         self.formats = formats
-        self._dot = BlockDot(formats)
+        self._dot = dot or block_dot(formats)
         self._scale_latency = (3 if formats.scaled else 0) + (2 if formats.factor_count == 2 else 0)
         self._deep = formats.sum_bits > _SHALLOW  # normalise in two cycles
         self.latency = self._dot.latency + self._scale_latency + 2 + self._deep

@@ -1,11 +1,24 @@
 """Circuit variants as Amaranth components: what the search finds, in the place of what was written by hand.
 
-The hook for the tile is `VariantBlockDot`: the same ports and latency as `hw.numerics.dot.BlockDot` for MXINT8 alone,
-around a circuit of `dot_s8x32`. A circuit comes as gates, from `scripts.explore.variant.gates(graph,
-specification)`; this package knows nothing of how it was found. To put one in, make the tile's dot unit with
-`VariantBlockDot(formats, circuit)` where it makes `BlockDot(formats)` today, and run the tile's tests.
+The switch is `SERRANO_VARIANT` (`make ... VARIANT=file`): with it every dot unit whose formats the circuit in the file
+fits has `VariantBlockDot`, with the same ports and latency, where it has `hw.numerics.dot.BlockDot` otherwise. This
+package knows nothing of how a circuit was found; `make explore` writes the files.
 """
 
-from hw.variants.circuit import Gates, PipelinedCircuit, VariantBlockDot
+from hw.variants.circuit import Gates, PipelinedCircuit, VariantBlockDot, crossings, levels, thrifty_cuts
+from hw.variants.selected import SWITCH, VariantError, VariantFile, read, selected, write
 
-__all__ = ["Gates", "PipelinedCircuit", "VariantBlockDot"]
+__all__ = [
+    "SWITCH",
+    "Gates",
+    "PipelinedCircuit",
+    "VariantBlockDot",
+    "VariantError",
+    "VariantFile",
+    "crossings",
+    "levels",
+    "read",
+    "selected",
+    "thrifty_cuts",
+    "write",
+]

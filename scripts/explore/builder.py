@@ -2,7 +2,6 @@
 
 from scripts.verify.netlist import ONE, ZERO, Cell, Netlist, prune, simplify
 
-
 DELAY = {"$_XOR_": 1.0, "$_XNOR_": 1.0, "$_MUX_": 1.0, "$_NOT_": 0.2}
 """Delay of a gate in XOR gates where it is not `SIMPLE`: what trees and adders are arranged by, not a measurement."""
 SIMPLE = 0.6

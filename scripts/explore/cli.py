@@ -7,13 +7,16 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from scripts.explore import pareto, protocol
+from scripts.explore import effect, pareto, protocol
 from scripts.explore.archive import Archive, text
 from scripts.explore.judge import Candidate, block, judge, judge_named
-from scripts.explore.measure import Recipe
+from scripts.explore.measure import MeasureError, Recipe
+from scripts.explore.proposers.evolve import supported
 from scripts.explore.session import Budget, Session
+from scripts.explore.variant import archived
 from scripts.explore.workers import executor
 from scripts.verify import sandbox
+from scripts.verify.netlist import Netlist
 
 app = typer.Typer(help="Explore circuit variants of an arithmetic block.", no_args_is_help=False)
 STORE = Path("build") / "explore"
@@ -63,12 +66,19 @@ def run(
     try:
         sandbox.available()
         specification, limits = block(block_name), Budget.parse(budget or "2m")
+        if (proposer.split(" ", 1)[0] or "evolve") in ("evolve", "optuna"):
+            supported(specification)
         recipe = Recipe(Path(liberty).read_text() if liberty else "")
+        recipe.probe()
     except sandbox.SandboxUnavailable as error:
         _fail(f"refused: {error}", 5)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        _fail(f"LIBERTY={liberty}: {error.strerror}")
+    except (ValueError, MeasureError) as error:
         _fail(str(error))
-    series = name or f"{block_name} {proposer or 'evolve'} {seed}"
+    # A series goes on only with the figures of its own recipe: another library or tool begins anew.
+    label = name or f"{block_name} {proposer or 'evolve'} {seed}"
+    series = f"{label} @ {recipe.hash}"
     store = Archive(archive)
     with executor(workers, parsl) as pool:
         session = Session(specification, store, recipe, pool, judge_named, series, workers)
@@ -82,7 +92,27 @@ def run(
         f"{', '.join(f'{count} {verdict}' for verdict, count in sorted(outcome.verdicts.items())) or 'none'}; "
         f"{outcome.reason}"
     )
-    write_front(store, block_name, recipe, out / block_name)
+    best = write_front(store, block_name, recipe, out / block_name)
+    if block_name == effect.SPECIFICATION and not liberty:
+        ours = [row for row in best if not (row["origin"] or "").startswith("baseline: ")]
+        order = sorted(ours, key=lambda row: row["area"] * row["delay"])
+        keys = list(dict.fromkeys(row["candidate"] for row in order))[:2]
+        show_effect({key: archived(archive, key, block_name) for key in keys}, out / block_name / "variant.json")
+
+
+def show_effect(circuits: dict[str, Netlist], keep: Path) -> None:
+    """What the best of the circuits changes in the tile and on the chip; it is kept in a file for `VARIANT=`."""
+    if not circuits:
+        typer.echo("no candidate is on the front: no change in the tile")
+        return
+    found = effect.effect(list(circuits.items()))
+    effect.keep(found, circuits[found.variant.name], keep, Recipe())
+    models = effect.carried(found)
+    console = Console()
+    console.print(effect.table(found, *effect.TILE, models))
+    for line in effect.notes(found, models):
+        console.print(line)
+    console.print(f"switch: make test-tile VARIANT={keep}")
 
 
 def write_front(store: Archive, name: str, recipe: Recipe, out: Path) -> list[dict]:
@@ -92,7 +122,8 @@ def write_front(store: Archive, name: str, recipe: Recipe, out: Path) -> list[di
     out.mkdir(parents=True, exist_ok=True)
     given = [row for row in points if (row["origin"] or "").startswith("baseline: ")]
     title = f"{name}: area and delay after synthesis"
-    pareto.plot(points, best, given, out / "front.svg", title)
+    unit = "Liberty" if recipe.liberty else "GE"
+    pareto.plot(points, best, given, out / "front.svg", title, unit)
     notes = [
         f"recipe {recipe.hash}; built-in library" if not recipe.liberty else f"recipe {recipe.hash}; given library"
     ]
@@ -104,7 +135,7 @@ def write_front(store: Archive, name: str, recipe: Recipe, out: Path) -> list[di
     (out / "index.html").write_text(pareto.page(points, best, "front.svg", title, notes))
     (out / "front.json").write_text(json.dumps({"block": name, "recipe": recipe.hash, "front": best}, indent=1) + "\n")
     console = Console()
-    console.print(pareto.table(best, f"{title}: the front"))
+    console.print(pareto.table(best, f"{title}: the front", unit))
     for note in notes:
         console.print(note)
     console.print(f"written: {out / 'index.html'}")

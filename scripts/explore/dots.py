@@ -1,60 +1,34 @@
 """The tile's block dot as it was first written by hand, against one compressor tree for the whole sum of products.
 
-The hand-written unit is `hw.numerics.BlockDot` for MXINT8, as it is emitted: its registers are taken out (it is a
+The hand-written unit is `hw.numerics.BlockDot` for MXINT8, as it is emitted. Its registers are taken out first (it is a
 straight pipeline, which `scripts.verify.pipeline` checks), so that both are the same combinational function,
-`dot_s8x32`, and go through the same recipe. Flip-flops are counted apart.
+`dot_s8x32`, and go through the same recipe; `scripts.explore.effect` then compares them with their flip-flops.
 """
 
 import dataclasses
-import tempfile
 from pathlib import Path
 
 from golden.specifications import Specification
-from scripts.explore import graphs, measure, pareto
+from scripts.explore import effect, graphs, measure, pareto
 from scripts.explore.baselines import VARIANTS, candidates
 from scripts.explore.judge import block, circuit, correctness
 from scripts.explore.measure import Recipe
 from scripts.figures import Figure
-from scripts.verify import elaborate, pipeline, sandbox
-from scripts.verify.netlist import Netlist, parse, prune, tie
+from scripts.verify import pipeline
+from scripts.verify.netlist import Netlist
 
-SPECIFICATION = "dot_s8x32"
-LIMITS = sandbox.Limits(seconds=300, memory=4 << 30)
 VARIANT_GRAPHS = [
     {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
-    for rows in ("and", "booth")
-    for tree in ("dadda", "arrival")
-    for adder in ("ladner_fischer", "serial")
+    for rows in ("booth", "and")
+    for tree, adder in (("three_greedy", "arrival"), ("three_greedy", "arrival_2"), ("dadda", "arrival_4"))
 ]
+KEPT = Path("build") / "explore" / effect.SPECIFICATION / "variant.json"
 
 
-def hand_written(option: str) -> tuple[Netlist, int]:
-    """(combinational netlist of the tile's MXINT8 block dot, its flip-flops), by `synth` with an option."""
-    from hw.emit import emit
-    from hw.numerics.dot import BlockDot
-    from hw.numerics.formats import FormatSet
-
-    with tempfile.TemporaryDirectory() as folder:
-        emit(BlockDot(FormatSet(["MXINT8"])), "unit", Path(folder))
-        files = {path.name: path.read_text() for path in sorted(Path(folder).glob("*.v"))}
-    commands = [
-        *(f"read_verilog /in/{name}" for name in files),
-        f"synth -noabc -flatten {option} -top unit",
-        "dfflegalize -cell $_DFF_P_ 01",
-        "simplemap",
-        "opt_expr",
-        "opt_merge",
-        "opt_clean",
-        "write_json netlist.json",
-    ]
-    raw = parse(elaborate.yosys(commands, ["netlist.json"], files, LIMITS)["netlist.json"], "unit")
-    tied = prune(tie(raw, {"enable": 1, "rst": 0}))
-    inputs = {name: tied.inputs[name] for name in ("a", "b")}
-    tied = dataclasses.replace(tied, inputs=inputs, outputs={"y": tied.outputs["sums"]})
-    stages = pipeline.stages(tied)
-    if stages is None:
+def _combinational(unit: Netlist) -> Netlist:
+    if pipeline.stages(unit) is None:
         raise RuntimeError("the hand-written block dot is not a straight pipeline any more")
-    return pipeline.collapse(tied), len(tied.registers)
+    return pipeline.collapse(unit)
 
 
 def _points(netlist: Netlist, specification: Specification, recipe: Recipe, origin: str) -> list[dict]:
@@ -85,28 +59,33 @@ def saving(given: list[dict], ours: list[dict]) -> tuple[float, str]:
 
 
 def figures() -> list[Figure]:
-    """`explore.dot_area_saving` and `explore.mac_area_saving`."""
-    recipe, result = Recipe(), []
-    dot = block(SPECIFICATION)
-    given, flops = [], 0
+    """`explore.dot_area_saving`, `explore.mac_area_saving`, and what the best block dot changes in tile and chip."""
+    recipe, dot = Recipe(), block(effect.SPECIFICATION)
+    given = []
     for name, option in VARIANTS.items():
-        netlist, flops = hand_written(option)
-        given += _points(netlist, dot, recipe, f"hand, {name}")
-    ours = []
+        given += _points(_combinational(effect.hand_written(option)), dot, recipe, f"hand, {name}")
+    ours, made = [], {}
     for graph in VARIANT_GRAPHS:
         name = f"{graph['rows']} {graph['tree']} {graph['adder']}"
-        ours += _points(graphs.render(graph, dot), dot, recipe, name)
+        made[name] = graphs.render(graph, dot)
+        ours += _points(made[name], dot, recipe, name)
     share, words = saving(pareto.front(given), ours)
-    result.append(
+    result = [
         Figure(
             "explore.dot_area_saving",
             round(share, 3),
             "",
             ">= 0.1",
-            how=f"combinational part at no more delay, recipe {recipe.hash}; {words}; the hand-written unit "
-            f"has {flops} flip-flops besides, a variant's depend on where it is cut",
-        )
-    )
+            how=f"combinational part at no more delay, recipe {recipe.hash}; {words}",
+        ),
+        _mac(recipe),
+    ]
+    order = sorted(ours, key=lambda point: point["area"] * point["delay"])
+    best = list(dict.fromkeys(point["origin"] for point in order))[:2]
+    return result + in_the_tile([(name, made[name]) for name in best], recipe)
+
+
+def _mac(recipe: Recipe) -> Figure:
     mac = block("mac_s8")
     given = [
         point
@@ -121,5 +100,44 @@ def figures() -> list[Figure]:
         )
     ]
     share, words = saving(pareto.front(given), ours)
-    result.append(Figure("explore.mac_area_saving", round(share, 3), "", ">= 0.1", how=words))
-    return result
+    return Figure("explore.mac_area_saving", round(share, 3), "", ">= 0.1", how=words)
+
+
+def in_the_tile(best: list[tuple[str, Netlist]], recipe: Recipe) -> list[Figure]:
+    """`explore.tile_*` and `explore.chip_*`: change in percent, and the noise floor of the synthesis."""
+    found = effect.effect(best, recipe)
+    models = effect.carried(found)
+    effect.keep(found, dict(best)[found.variant.name], KEPT, recipe)
+    lines = effect.notes(found, models)
+    area, delay, spent = (100 * value for value in found.noise)
+    old, new = found.hand.unit, found.variant.unit
+    tile = found.tile_area(found.variant, *effect.TILE) / found.tile_area(found.hand, *effect.TILE) - 1
+    result = [
+        Figure("explore.synthesis_noise", round(area, 2), "%", "report",
+               how=f"area; delay {delay:.2f} %, energy {spent:.2f} %; {lines[1]}"),
+        Figure("explore.tile_dot_area", round(100 * found.area_change, 1), "%", "report",
+               how=f"block dot with flip-flops, {old.area:.0f} GE, {old.flops} flip-flops -> {new.area:.0f} GE, "
+               f"{new.flops}, at the tile's clock ({found.clock_ps:.0f} ps, {found.limit}); {lines[0]}"),
+        Figure("explore.tile_dot_energy", round(100 * (found.energy_ratio - 1), 1), "%", "report",
+               how=f"{old.energy} -> {new.energy} fJ a block dot on SmolLM2's operands"),
+        Figure("explore.tile_area", round(100 * tile, 1), "%", "report",
+               how=f"dot units, accumulators and decoders of {effect.TILE[0]} x {effect.TILE[1]} units; no memories"),
+    ]  # fmt: skip
+    if not models:
+        return result
+    rates = [100 * (entry["rate_after"] / entry["rate_before"] - 1) for entry in models]
+    ends = [100 * (after / before - 1) for entry in models
+            for before, after in zip(entry["watts_before"], entry["watts_after"], strict=True)]  # fmt: skip
+    words = "; ".join(
+        f"{entry['model']} {entry['rate_before']:.1f} -> {entry['rate_after']:.1f} tok/s, "
+        f"{entry['watts_before'][0]:.1f} to {entry['watts_before'][1]:.1f} -> {entry['watts_after'][0]:.1f} to "
+        f"{entry['watts_after'][1]:.1f} W a chip"
+        for entry in models
+    )
+    return [
+        *result,
+        Figure("explore.chip_tok_per_user", round(max(rates, key=abs), 2), "%", "report",
+               how=f"largest change of three models, one user; the clock is the same; {words}"),
+        Figure("explore.chip_watts", round(min(ends), 2), "%", "report",
+               how=f"largest change of both ends of the band of three models ({max(ends):.2f} % the smallest)"),
+    ]  # fmt: skip

@@ -9,6 +9,13 @@ TAU_PS = 5.0
 CAPACITANCE_FF = 1.0
 VOLTAGE = 1.0
 
+#: A flip-flop: area in GE (the ratio of open 45 nm libraries), capacitance that its clock switches each cycle, and
+#: that inside it with each change of its value (in inverters, assumed), setup and clock to output together in ps.
+FLIP_FLOP_AREA = 5.67
+FLIP_FLOP_CLOCK = 3.0
+FLIP_FLOP_DATA = 6.0
+FLIP_FLOP_PS = 75.0
+
 #: name: (area in GE, function, input capacitance in inverters, parasitic delay, drive).
 _SINGLE = {
     "INV": (0.67, "!A", 1.0, 1.0),
@@ -87,4 +94,14 @@ def liberty() -> str:
     return "\n".join([*lines, "}", ""])
 
 
-__all__ = ["CAPACITANCE_FF", "TAU_PS", "VOLTAGE", "cells", "liberty"]
+__all__ = [
+    "CAPACITANCE_FF",
+    "FLIP_FLOP_AREA",
+    "FLIP_FLOP_CLOCK",
+    "FLIP_FLOP_DATA",
+    "FLIP_FLOP_PS",
+    "TAU_PS",
+    "VOLTAGE",
+    "cells",
+    "liberty",
+]

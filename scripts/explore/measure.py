@@ -30,8 +30,8 @@ FLAVOURS = {
 #: For circuits with more operand bits than `LARGE_BITS`: the same without SAT-based choices, which take hours there.
 LARGE_FLAVOURS = {
     "fast": f"strash; balance; map -B 0.9; {SIZE}",
-    "balanced": f"strash; &get -n; &nf; &put; {SIZE}",
-    "small": f"strash; amap; {SIZE}",
+    "balanced": f"strash; dc2; map -a; {SIZE}",
+    "small": f"strash; dc2; amap; {SIZE}",
 }
 LARGE_BITS = 128
 SECONDS = 300
@@ -64,6 +64,18 @@ class Recipe:
     def library(self) -> str:
         return self.liberty or _built_in()
 
+    def probe(self) -> None:
+        """Try the library on one gate; raises `MeasureError` where it cannot be used."""
+        if not self.liberty:
+            return
+        gate = ".model m\n.inputs a b\n.outputs y\n.names a b y\n11 1\n.end\n"
+        try:
+            synthesise(gate, None, self, True, ("small",))
+        except MeasureError as error:
+            raise MeasureError(
+                "the Liberty library gives no figures for one AND gate: is it a cell library?"
+            ) from error
+
     @functools.cached_property
     def hash(self) -> str:
         """Identity of script, library, operands and programs, 16 hex digits."""
@@ -93,11 +105,24 @@ def measure(
     netlist: Netlist, specification: Specification, recipe: Recipe, flavours: tuple[str, ...] = tuple(FLAVOURS)
 ) -> list[Point]:
     """One point a flavour; raises `MeasureError`."""
+    drive = None if recipe.liberty else drive_bits(specification, operands.sequence(specification, STEPS))
+    large = specification.input_bits > LARGE_BITS
+    return synthesise(blif(netlist, specification), drive, recipe, large, flavours)
+
+
+def synthesise(
+    circuit: str, drive: dict[str, int] | None, recipe: Recipe, large: bool, flavours: tuple[str, ...] = tuple(FLAVOURS)
+) -> list[Point]:
+    """One point a flavour of a combinational circuit in BLIF; raises `MeasureError`.
+
+    `drive`: what its inputs see (one Python integer each, one bit a step); without it no energy is counted. `large`:
+    with the cheaper scripts.
+    """
     with tempfile.TemporaryDirectory(prefix="serrano-abc-") as folder:
         place = Path(folder)
         (place / "library.lib").write_text(recipe.library)
-        (place / "circuit.blif").write_text(blif(netlist, specification))
-        scripts = LARGE_FLAVOURS if specification.input_bits > LARGE_BITS else FLAVOURS
+        (place / "circuit.blif").write_text(circuit)
+        scripts = LARGE_FLAVOURS if large else FLAVOURS
         runs = "; ".join(f"read_blif circuit.blif; {scripts[name]}; write_blif {name}.blif" for name in flavours)
         try:
             done = subprocess.run(
@@ -115,7 +140,7 @@ def measure(
             raise MeasureError(f"ABC gave {len(found)} figures instead of {len(flavours)}: {done.stdout[-400:]}")
         points = []
         for name, (area, delay) in zip(flavours, found, strict=True):
-            energy = None if recipe.liberty else toggle_energy((place / f"{name}.blif").read_text(), specification)
+            energy = None if drive is None else toggle_energy((place / f"{name}.blif").read_text(), drive)
             points.append(Point(name, round(float(area), 2), round(float(delay), 2), energy))
     return points
 
@@ -131,15 +156,14 @@ def _functions() -> dict[str, tuple]:
     return result
 
 
-def toggle_energy(mapped: str, specification: Specification) -> float:
+def toggle_energy(mapped: str, drive: dict[str, int]) -> float:
     """fJ for one operation: toggles of every net over the operand sequence times its capacitance times V^2 / 2.
 
-    Zero-delay toggles: glitches are not counted. `mapped` is BLIF with cells of the built-in library.
+    Zero-delay toggles: glitches are not counted. `mapped` is BLIF with cells of the built-in library, `drive` what its
+    inputs see.
     """
-    values = operands.sequence(specification, STEPS)
-    state = _drive(specification, values)
     ones = (1 << STEPS) - 1
-    state |= {"0": 0, "1": ones}
+    state = {**drive, "0": 0, "1": ones}
     cells, functions = library.cells(), _functions()
     load: dict[str, float] = {}
     for line in mapped.replace("\\\n", " ").splitlines():
@@ -159,12 +183,16 @@ def toggle_energy(mapped: str, specification: Specification) -> float:
         load[pins["Y"]] = load.get(pins["Y"], 0.0) + parasitic * drive
         for name in names:
             load[pins[name]] = load.get(pins[name], 0.0) + capacitance
-    shift = (1 << (STEPS - 1)) - 1
-    total = sum(((state[net] ^ (state[net] >> 1)) & shift).bit_count() * load[net] for net in load)
+    total = sum(toggles(state[net]) * load[net] for net in load)
     return round(total / (STEPS - 1) * library.CAPACITANCE_FF * library.VOLTAGE**2 / 2, 3)
 
 
-def _drive(specification: Specification, values: Values) -> dict[str, int]:
+def toggles(values: int) -> int:
+    """Changes of a net from step to step over the operand sequence."""
+    return ((values ^ (values >> 1)) & ((1 << (STEPS - 1)) - 1)).bit_count()
+
+
+def drive_bits(specification: Specification, values: Values) -> dict[str, int]:
     """Input nets of the BLIF, one Python integer each, one bit a step."""
     state = {}
     for port in specification.inputs:
@@ -174,4 +202,4 @@ def _drive(specification: Specification, values: Values) -> dict[str, int]:
     return state
 
 
-__all__ = ["FLAVOURS", "MeasureError", "Point", "Recipe", "measure", "tool_hashes"]
+__all__ = ["FLAVOURS", "MeasureError", "Point", "Recipe", "measure", "synthesise", "tool_hashes"]

@@ -4,7 +4,8 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
+from rich import box
+from rich.table import Column, Table
 
 AXES = ("area", "delay", "energy")
 
@@ -35,11 +36,11 @@ def front(points: Sequence[dict], axes: Sequence[str] = ("area", "delay")) -> li
     return kept
 
 
-def table(points: Sequence[dict], title: str) -> Table:
-    """For a terminal."""
-    result = Table(
-        "candidate", "origin", "flavour", "area (GE)", "delay (ps)", "energy (fJ/op)", "area x delay", title=title
-    )
+def table(points: Sequence[dict], title: str, unit: str = "GE") -> Table:
+    """For a terminal; `unit` is that of the areas."""
+    result = Table(Column("candidate", no_wrap=True), "origin", "flavour", title=title, box=box.SIMPLE_HEAD)
+    for head in (f"area ({unit})", "delay (ps)", "energy (fJ/op)", "area x delay"):
+        result.add_column(head, justify="right")
     for row in points:
         energy = "" if row["energy"] is None else f"{row['energy']:.1f}"
         result.add_row(
@@ -54,7 +55,9 @@ def table(points: Sequence[dict], title: str) -> Table:
     return result
 
 
-def plot(points: Sequence[dict], best: Sequence[dict], baselines: Sequence[dict], path: Path, title: str) -> None:
+def plot(
+    points: Sequence[dict], best: Sequence[dict], baselines: Sequence[dict], path: Path, title: str, unit: str = "GE"
+) -> None:
     """Area over delay as SVG; the same input gives the same bytes."""
     import matplotlib
 
@@ -68,7 +71,7 @@ def plot(points: Sequence[dict], best: Sequence[dict], baselines: Sequence[dict]
     for name, mark in (("yosys", "s"), ("yosys booth", "^")):
         mine = [p for p in baselines if p["origin"] == f"baseline: {name}"]
         axes.scatter([p["delay"] for p in mine], [p["area"] for p in mine], marker=mark, color="tab:red", label=name)
-    axes.set(xlabel="delay (ps)", ylabel="area (GE)", title=title)
+    axes.set(xlabel="delay (ps)", ylabel=f"area ({unit})", title=title)
     axes.legend()
     figure.savefig(path, format="svg", metadata={"Date": None})
     pyplot.close(figure)

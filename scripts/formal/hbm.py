@@ -14,12 +14,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.hbm.banks import BankState
-from hw.hbm.mask import lowest
+from hw.hbm.mask import lowest, one_hot
 from hw.hbm.queue import RequestQueue
 from hw.hbm.refresh import PerBankRefresh
 from hw.hbm.timing import Cycles
 
-__all__ = ["RULES", "SMALL", "BankRule", "BankStates", "QueueKeeps", "RefreshDebt"]
+__all__ = ["RULES", "SMALL", "BankRule", "BankStates", "OverdueIsServed", "QueueKeeps", "RefreshDebt"]
 
 SMALL = SimpleNamespace(
     cycles=Cycles(
@@ -225,4 +225,66 @@ class QueueKeeps(wiring.Component):
         wrong = (leaves & ~inside) | (dut.empty & inside)
         wrong = wrong | (dut.empty != (level == 0)) | (dut.full != (level == self.DEPTH))
         _bad(m, self.bad, wrong)
+        return m
+
+
+class OverdueIsServed(wiring.Component):
+    """The oldest request of a queue, once overdue, leaves within `BOUND` clocks, whatever comes and has come before.
+
+    A queue of `DEPTH` and two banks of different groups, with the scheduler's rules of choice for one direction: the
+    oldest request whose row is open has the column slot; of the row slot first ACT, then PRE, the oldest request first,
+    and a row that a counted request hits stays open. Any request may come at any clock, and the oldest may be overdue
+    from any clock on. Refresh takes banks that nobody waits for, at most `REFRESHES` times in the wait: each keeps ACT
+    back for RREFD. (The direction's turn, and a refresh that is forced, come on top.) `BOUND` is exact: one clock less
+    is refuted.
+    """
+
+    DEPTH, BOUND, REFRESHES = 4, 8, 2
+    CYCLES = Cycles(
+        bl=1, cl=1, cwl=1, rcdrd=2, rcdwr=1, rp=2, ras=3, rc=5, ccds=1, ccdl=2, ccdr=1, rrds=2, rrdl=2, faw=1, rtp=2,
+        wr_pre=1, wtrs=1, wtrl=1, rtw=1, ppd=1, rfcab=1, rfcpb=3, rrefd=2, refi=24, act_slot=1,
+    )  # fmt: skip
+
+    def __init__(self, queue: type[RequestQueue] = RequestQueue, bound: int = BOUND):
+        self._queue, self._bound = queue, bound
+        timing = SimpleNamespace(total_banks=2, banks=1, groups=2, sids=1)
+        self._small = SimpleNamespace(timing=timing, cycles=self.CYCLES, bank_bits=1, row_bits=1, column_bits=1)
+        names = {"push": 1, "bank": 1, "row": 1, "overdue": 1, "refresh": timing.total_banks}
+        super().__init__({**{name: In(width) for name, width in names.items()}, "bad": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.queue = queue = self._queue(self._small, self.DEPTH, 1)
+        m.submodules.banks = banks = BankState(self._small)
+        count = self._small.timing.total_banks
+        rows, refreshes = [Signal(name=f"row{k}") for k in range(count)], Signal(range(self.REFRESHES + 1))
+        strict, waited = Signal(), Signal(range(self._bound + 2))
+        refresh, act, pre, here = (Signal(count, name=name) for name in ("refreshed", "act", "pre", "here"))
+        m.d.comb += [
+            refresh.eq(Mux(refreshes == self.REFRESHES, 0, lowest(self.refresh & banks.can_refresh & ~queue.pending))),
+            here.eq(one_hot(self.bank, count)),
+            queue.push.eq(self.push & ~queue.full), queue.bank.eq(self.bank), queue.row.eq(self.row),
+            queue.strict.eq(strict), queue.column_ready.eq(banks.can_read), queue.take.eq(queue.pick_valid),
+            queue.act_ready.eq(banks.can_act), queue.close_ready.eq(banks.can_pre & ~queue.hits),
+            act.eq(Mux(refresh.any() | ~queue.act_valid, 0, queue.act_pick)),
+            pre.eq(Mux(refresh.any() | queue.act_valid | ~queue.close_valid, 0, queue.close_pick)),
+            queue.act.eq(act.any()), queue.act_bank.eq(act), queue.act_row.eq(queue.act_pick_row), queue.closed.eq(pre),
+            banks.act.eq(act), banks.pre.eq(pre), banks.refresh.eq(refresh),
+            banks.read.eq(Mux(queue.take, one_hot(queue.pick_bank, count), 0)),
+            queue.hit.eq(Mux(
+                (here & act).any(), self.row == queue.act_pick_row,
+                (here & banks.open & ~pre).any() & (self.row == (Cat(rows) & here).any()),
+            )),
+        ]  # fmt: skip
+        for k, row in enumerate(rows):
+            with m.If(act[k]):
+                m.d.sync += row.eq(queue.act_pick_row)
+        with m.If((queue.take & queue.pick_oldest) | queue.empty):
+            m.d.sync += [strict.eq(0), waited.eq(0), refreshes.eq(0)]
+        with m.Else():
+            m.d.sync += [
+                strict.eq(strict | self.overdue), waited.eq(waited + (strict & (waited <= self._bound))),
+                refreshes.eq(Mux(strict, refreshes + refresh.any(), 0)),
+            ]  # fmt: skip
+        _bad(m, self.bad, waited > self._bound)
         return m

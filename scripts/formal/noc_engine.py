@@ -49,7 +49,7 @@ def prove(component: wiring.Component, seconds: int = 120) -> Verdict:
         files = emit(component, "harness", directory)
         others = "".join(f" {path}" for path in files)
         script = [
-            f"read_verilog{others}", "hierarchy -top harness", "flatten", "proc", "memory_map", "opt -full",
+            f"read_verilog -sv{others}", "hierarchy -top harness", "flatten", "proc", "memory_map", "opt -full",
             "techmap", "opt -full", "dffunmap", "techmap", "opt_clean", "setundef -undriven -zero", "aigmap",
             "write_aiger -zinit harness.aig",
         ]  # fmt: skip

@@ -46,7 +46,11 @@ def run(
         sources = read_sources([Path(part) for part in shlex.split(dut)])
         map_text = Path(map_file).read_text() if map_file else ""
         specification = specifications.find(spec)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}")
+    except UnicodeDecodeError:
+        _fail(f"{dut}: not a text file")
+    except ValueError as error:
         _fail(str(error))
     folder = out / f"{Path(shlex.split(dut)[0]).stem}-{spec}"
     try:

@@ -79,7 +79,14 @@ def find_ports(
         "proc",
         "write_json ports.json",
     ]
-    modules = json.loads(yosys(commands, ["ports.json"], files, limits)["ports.json"])["modules"]
+    try:
+        written = yosys(commands, ["ports.json"], files, limits)["ports.json"]
+    except ElaborationError as error:
+        message = str(error)
+        for path, name in zip(sources, files, strict=True):
+            message = message.replace(f"/in/{name}", path)
+        raise ElaborationError(message) from None
+    modules = json.loads(written)["modules"]
     tops = [name for name, module in modules.items() if module["attributes"].get("top")]
     if len(tops) != 1:
         raise ElaborationError(f"give TOP: the top module is one of {sorted(modules)}")

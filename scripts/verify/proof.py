@@ -4,11 +4,13 @@ import dataclasses
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pyosys import libyosys
 
 from golden.specifications import Specification
+from golden.specifications.core import Port
 from scripts.verify import elaborate
 from scripts.verify.netlist import EVALUATE, GATES, ONE, ZERO, Netlist
 
@@ -37,13 +39,17 @@ def reference(specification: Specification) -> Netlist:
     return netlist
 
 
-def blif(netlist: Netlist, specification: Specification) -> str:
-    """The netlist for ABC, ports in the specification's order."""
+def _order(ports: Iterable[str], named: Sequence[Port] | None) -> list[str]:
+    return [port.name for port in named] if named is not None else list(ports)
+
+
+def blif(netlist: Netlist, specification: Specification | None = None) -> str:
+    """The gates of a netlist for ABC, ports in the specification's order (without one, in their own)."""
     name = {ZERO: "zero", ONE: "one"}
     inputs, outputs, lines = [], [], [".names zero", ".names one", "1"]
-    for port in specification.inputs:
-        for index, net in enumerate(netlist.inputs[port.name]):
-            name[net] = f"{port.name}_{index}"
+    for port in _order(netlist.inputs, specification.inputs if specification else None):
+        for index, net in enumerate(netlist.inputs[port]):
+            name[net] = f"{port}_{index}"
             inputs.append(name[net])
     for cell in netlist.gates:
         name[cell.output] = f"n{cell.output}"
@@ -54,10 +60,10 @@ def blif(netlist: Netlist, specification: Specification) -> str:
             values = [row >> index & 1 for index in range(pins)]
             if EVALUATE[cell.kind](*values) & 1:
                 lines.append(f"{''.join(map(str, values))} 1")
-    for port in specification.outputs:
-        for index, net in enumerate(netlist.outputs[port.name]):
-            lines += [f".names {name[net]} o_{port.name}_{index}", "1 1"]
-            outputs.append(f"o_{port.name}_{index}")
+    for port in _order(netlist.outputs, specification.outputs if specification else None):
+        for index, net in enumerate(netlist.outputs[port]):
+            lines += [f".names {name[net]} o_{port}_{index}", "1 1"]
+            outputs.append(f"o_{port}_{index}")
     return "\n".join([".model m", f".inputs {' '.join(inputs)}", f".outputs {' '.join(outputs)}", *lines, ".end", ""])
 
 

@@ -74,5 +74,5 @@ def channels_model(channels: int) -> Model:
     config = HbmConfig(capacity=1 << 20)
     return Model(
         name=f"hbm_channels_{channels}", component=lambda: ChannelsBench(config, channels), sources=SOURCES,
-        key=f"{config!r} {channels}", optimise="-O1",
+        key=f"{config!r} {channels}", compile_once=("hbm_channel",),
     )  # fmt: skip

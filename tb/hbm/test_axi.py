@@ -140,6 +140,30 @@ async def test_decode_error(dut) -> None:
 
 
 @cocotb.test()
+async def test_size_beyond_the_bus(dut) -> None:
+    """A transfer size wider than the bus: SLVERR for every beat, ID and last right, and nothing is written."""
+    ar = AxiARSource(AxiARBus.from_prefix(dut, **NAMES), dut.clk)
+    r = AxiRSink(AxiRBus.from_prefix(dut, **NAMES), dut.clk)
+    aw = AxiAWSource(AxiAWBus.from_prefix(dut, **NAMES), dut.clk)
+    w = AxiWSource(AxiWBus.from_prefix(dut, **NAMES), dut.clk)
+    b = AxiBSink(AxiBBus.from_prefix(dut, **NAMES), dut.clk)
+    await reset(dut)
+    for size in (6, 7):
+        await aw.send(AxiAWTransaction(awid=9, awaddr=WRAP_AT, awlen=1, awsize=size, awburst=1))
+        for k in range(2):
+            await w.send(AxiWTransaction(wdata=0, wstrb=0xFFFFFFFF, wlast=k))
+        answer = await with_timeout(b.recv(), 20000, "ns")
+        assert (int(answer.bresp), int(answer.bid)) == (AxiResp.SLVERR, 9)
+        await ar.send(AxiARTransaction(arid=size, araddr=WRAP_AT, arlen=2, arsize=size, arburst=1))
+        for k in range(3):
+            beat = await with_timeout(r.recv(), 20000, "ns")
+            assert (int(beat.rresp), int(beat.rid), int(beat.rlast)) == (AxiResp.SLVERR, size, k == 2)
+    await ar.send(AxiARTransaction(arid=1, araddr=WRAP_AT, arlen=0, arsize=5, arburst=1))
+    beat = await with_timeout(r.recv(), 20000, "ns")
+    assert int(beat.rdata).to_bytes(32, "little") == initial(WRAP_AT, 32) and int(beat.rresp) == AxiResp.OKAY
+
+
+@cocotb.test()
 async def test_fixed(dut) -> None:
     """FIXED bursts: each beat at the same address; the last one stays. (Narrow ones are in tests/test_hbm_axi.py:
     this master moves the lanes of a narrow FIXED burst on as if it were INCR.)

@@ -48,7 +48,7 @@ def target_of(address: int) -> int:
     return address // REGION
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(idle=[0.0, 0.5], pause=[0.0, 0.5])
 async def test_write_read(dut, idle, pause):
     """Every size, lengths and offsets around 4 KiB edges, from both managers to both targets, guard bytes around."""
@@ -84,7 +84,7 @@ async def write_and_read(master: AxiMaster, rams: list[AxiRam], base: int, seed:
     return compared
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_every_burst(dut):
     """FIXED, INCR and WRAP of every size, aligned and not, up to 256 beats, sparse strobes: bytes and beats."""
     rams, manager = memories(dut), Manager(dut, "manager__0")
@@ -113,7 +113,7 @@ async def test_every_burst(dut):
     assert len(manager.order) == 2 * 2 * 3 * 12
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_order_within_an_id_across_targets(dut):
     """One target is slow: answers of one ID keep the order of its requests, those of other IDs pass."""
     targets = [ScriptedTarget(dut, f"target__{x}") for x in range(2)]
@@ -139,7 +139,7 @@ async def test_order_within_an_id_across_targets(dut):
         assert other.finished < slow.finished < behind.finished
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(pause=[0.0, 0.5])
 async def test_target_that_reorders(dut, pause):
     """A target answers IDs in any order and interleaves read beats: each beat reaches its transfer, IDs in order."""
@@ -175,7 +175,7 @@ async def test_target_that_reorders(dut, pause):
             assert [t.finished for t in mine] != sorted(t.finished for t in mine), "nothing was reordered"
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(way=["together", "data_first", "address_first"])
 async def test_address_and_data(dut, way):
     """A target that takes address and data only together, data before the address, or the address first."""

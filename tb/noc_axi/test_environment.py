@@ -200,7 +200,7 @@ class AxiEnvironment(uvm_env):
             agent.monitor.port.connect(self.scoreboard.analysis_export)
 
 
-@pyuvm.test()
+@pyuvm.test(timeout_time=100, timeout_unit="us")
 class test_environment(uvm_test):
     """Random bursts of both managers to both targets and beside them, with idles and pauses on every channel."""
 
@@ -241,7 +241,7 @@ class test_environment(uvm_test):
         assert not holes, f"never seen: {holes}"
 
 
-@pyuvm.test(expect_error=AssertionError)
+@pyuvm.test(timeout_time=100, timeout_unit="us", expect_error=AssertionError)
 class test_wrong_expectation_fails(test_environment):
     """One expected byte is wrong: the scoreboard has to notice."""
 

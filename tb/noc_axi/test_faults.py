@@ -30,7 +30,7 @@ def write(identity, address, beats, **options):
     return Transfer(True, identity, address, beats, **options).fill(random.Random(address))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_errors_reach_their_transfer(dut):
     """Some addresses of the targets answer with errors: exactly the beats and bursts that touch them fail."""
     targets, managers = await start(dut)
@@ -53,7 +53,7 @@ async def test_errors_reach_their_transfer(dut):
     assert 5 < failed < len(transfers) - 5
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_unmapped_and_illegal(dut):
     """DECERR outside the map, SLVERR for what no target could do; the targets see nothing of it."""
     targets, managers = await start(dut)
@@ -91,7 +91,7 @@ WAYS = {
 }
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(way=list(WAYS))
 async def test_silent_target(dut, way):
     """A target stops: SLVERR in time on every ID that waits, the other target works, and it may come back."""
@@ -132,7 +132,7 @@ async def test_silent_target(dut, way):
     assert all(set(manager.order[-1].responses) == {OKAY} for manager in managers)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(is_write=[False, True])
 async def test_one_id_is_silent(dut, is_write):
     """The target answers all IDs but one: only that one fails, in time, and its late answer reaches nobody."""
@@ -149,9 +149,13 @@ async def test_one_id_is_silent(dut, is_write):
     assert all(set(t.responses) == {OKAY} for t in others) and not forgotten.done.is_set()
     await finish([forgotten], LIMIT)
     assert set(forgotten.responses) == {SLVERR}
+    # The bridge has room for more, but gives nothing to a target that hangs.
+    make, asked = write if is_write else lambda *a: Transfer(False, *a), targets[0].asked[is_write]
+    refused = [managers[n].start(make(3, 0x900, 2)) for n in range(2)]
+    await finish(refused, 100)
+    assert all(set(t.responses) == {SLVERR} for t in refused) and targets[0].asked[is_write] == asked
     # Its late answer comes while the next transfers of its ID, in the place that it had, wait for theirs.
     targets[1].answer_r = targets[1].answer_b = False
-    make = write if is_write else lambda *a: Transfer(False, *a)
     fresh = [managers[0].start(make(5, REGION + 0x710 + 0x100 * n, 3)) for n in range(CONFIG.slots)]
     await ClockCycles(dut.clk, 30)
     targets[0].choose = lambda candidates: 0 if candidates else None
@@ -162,7 +166,7 @@ async def test_one_id_is_silent(dut, is_write):
     assert all(set(t.responses) == {OKAY} for t in fresh)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_manager_that_takes_nothing(dut):
     """One manager takes no answer for a long time: the other works on, through the same targets and links."""
     _, managers = await start(dut)

@@ -8,6 +8,7 @@ import pyuvm
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from golden import noc as golden
+from tb.common.stream import never
 from tb.mesh import test_mesh, traffic
 
 CONFIG, SEED, ENDPOINTS = traffic.CONFIG, traffic.SEED, traffic.ENDPOINTS
@@ -26,7 +27,7 @@ def crosses(source, nodes):
     return any((x < 2) != (source[0] < 2) for x, _ in nodes)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_every_pair(dut):
     """Each source to each endpoint on each class; inside a chip with the mesh's latency to the cycle."""
     tb = await start(dut)
@@ -58,7 +59,7 @@ def mixed(generator, packets):
     return sent, sum(len(nodes) for _, nodes in goals)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(idle=[0.0, 0.6], pause=[0.0, 0.7])
 async def test_random_mix(dut, idle, pause):
     """Unicast packets and multicast from everywhere, with stalls on every port and damaged frames."""
@@ -70,7 +71,7 @@ async def test_random_mix(dut, idle, pause):
     assert int(dut.retries__0.value) + int(dut.retries__1.value) > 3
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_down_and_up(dut):
     """The lanes are cut in the middle of unicast and multicast traffic, twice: it waits, and it all arrives."""
     tb = await start(dut, error_rate=ERRORS // 3)
@@ -89,25 +90,30 @@ async def test_down_and_up(dut):
     assert int(dut.up.value) == 3
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_classes_do_not_block(dut):
-    """Class 0 is stuck at every receiver, and full up to its senders: class 1 passes, over the edge too."""
+    """Class 0 is stuck at every receiver, and full up to its senders: class 1 passes; then class 0 arrives whole."""
     tb = await start(dut)
     for index in range(len(ENDPOINTS)):
         tb.sinks[index, 0].pause = itertools.repeat(True)
-    sent = []
+    stuck, free = [], []
     for s, (t, target) in itertools.product(range(len(ENDPOINTS)), enumerate(ENDPOINTS)):
-        for n in range(24):
-            tb.sources[s, 0].put(traffic.flit(traffic.goal(target[:2]), n))
-        sent.append((s, 1, traffic.flit(traffic.goal(target[:2]), 100 * s + t)))
-    await ClockCycles(dut.clk, 1500)
-    for s, kind, value in sent:
+        stuck += [(s, 0, traffic.flit(traffic.goal(target[:2]), 1000 * t + n)) for n in range(24)]
+        free.append((s, 1, traffic.flit(traffic.goal(target[:2]), 100 * s + t)))
+    for s, kind, value in stuck:
         tb.sources[s, kind].put(value)
-    await tb.drain(len(sent), 5000)
-    traffic.check(sent, tb.received)
+    await ClockCycles(dut.clk, 1500)
+    for s, kind, value in free:
+        tb.sources[s, kind].put(value)
+    await tb.drain(len(free), 5000)
+    traffic.check(free, tb.received)
+    for index in range(len(ENDPOINTS)):
+        tb.sinks[index, 0].pause = never()
+    await tb.drain(len(free) + len(stuck), 20000)
+    traffic.check(free + stuck, tb.received)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_rate(dut):
     """One way over the edge: a flit in each frame time, round trip and credits notwithstanding."""
     tb = await start(dut)
@@ -124,7 +130,7 @@ async def test_rate(dut):
     await tb.drain(300)
 
 
-@pyuvm.test()
+@pyuvm.test(timeout_time=100, timeout_unit="us")
 class test_environment(test_mesh.test_environment):
     """The random mix through the pyuvm agents, over lanes with errors."""
 
@@ -133,7 +139,7 @@ class test_environment(test_mesh.test_environment):
         await super().run_phase()
 
 
-@pyuvm.test(expect_error=AssertionError)
+@pyuvm.test(timeout_time=100, timeout_unit="us", expect_error=AssertionError)
 class test_wrong_expectation_fails(test_environment):
     """One expected payload is wrong: the scoreboard has to notice."""
 

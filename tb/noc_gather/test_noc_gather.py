@@ -67,14 +67,14 @@ async def gather(dut, idles, pause, rounds=12, lengths=LENGTHS, limit=20000):
     return len(merged), cycles
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(idle=[0.0, 0.7], pause=[0.0, 0.6])
 async def test_order(dut, idle, pause):
     idles = [randomly(idle, SEED + n) if idle else never() for n in range(len(SOURCES))]
     await gather(dut, idles, randomly(pause, SEED + 9) if pause else never())
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(slow=list(range(4)))
 async def test_slow_source(dut, slow):
     """One source starts long after the others: they fill their own places, and nothing jams."""
@@ -82,7 +82,7 @@ async def test_slow_source(dut, slow):
     await gather(dut, idles, never())
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_rate(dut):
     """Short turns and nobody slow: the sources' places together cover the round trip, most cycles deliver an item."""
     items, cycles = await gather(dut, [never() for _ in SOURCES], never(), rounds=16, lengths=(1, 2))
@@ -106,7 +106,7 @@ class GatherEnvironment(uvm_env):
         self.sink.analysis_port.connect(self.scoreboard.analysis_export)
 
 
-@pyuvm.test()
+@pyuvm.test(timeout_time=100, timeout_unit="us")
 class test_environment(uvm_test):
     """Random turns through the pyuvm agents; turns of every length seen."""
 
@@ -141,7 +141,7 @@ class test_environment(uvm_test):
         assert not holes, f"never seen: {holes}"
 
 
-@pyuvm.test(expect_error=AssertionError)
+@pyuvm.test(timeout_time=100, timeout_unit="us", expect_error=AssertionError)
 class test_wrong_order_fails(test_environment):
     """Two items change places in what is expected: the scoreboard has to notice."""
 

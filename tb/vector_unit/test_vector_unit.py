@@ -1,5 +1,6 @@
 """Directed and pyuvm tests of the vector unit: commands between places in its memory and its streams."""
 
+import os
 import random
 from pathlib import Path
 
@@ -22,16 +23,16 @@ from tb.vector.engine import any_pass
 from tb.vector.lower import kept, lower
 from tb.vector.units import SEED, reset
 
-LANES, DEPTH = 2, 1024
+LANES, DEPTH = int(os.environ.get("VECTOR_LANES", "2")), 1024
 TESTPLAN = Path(__file__).with_name("testplan.toml")
 BEAT = data.ArrayLayout(32, LANES)
 
 
 class TB:
-    """Drives a unit: loads operands, runs golden passes, and reads back what they wrote."""
+    """Drives a unit: loads operands, runs golden passes, and reads back what they wrote; `cycles` of the last one."""
 
     def __init__(self, dut, idle=0.0, pause=0.0):
-        self.dut = dut
+        self.dut, self.cycles = dut, 0
         self.command = StreamSource(StreamPort(dut, "command", UnitCommand), randomly(idle, SEED))
         self.load = StreamSource(StreamPort(dut, "load", load_layout(LANES)), randomly(idle, SEED + 1))
         self.operands = {
@@ -67,8 +68,10 @@ class TB:
         target = {"address": address, "stride": beats + stride, "external": int(result_external)}
         reduced = address + rows * (beats + stride)
         assert reduced + rows <= DEPTH - 8
+        begin = cocotb.utils.get_sim_time("ns")
         done = self.command.put({"engine": lowered.command, "operands": places, "result": target, "reduced": reduced})
         await done.wait()
+        self.cycles = int(cocotb.utils.get_sim_time("ns") - begin)
         if result_external:
             for beat in lowered.result:
                 assert kept(await self.result.receive()) == beat

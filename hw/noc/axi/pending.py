@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -94,21 +94,29 @@ class Pending(wiring.Component):
             answer.done.eq(gives_up | done),
             answer.data.eq(beat.data),
         ]
-        moved = self.beat.valid & self.beat.ready
+        moves = Mux(self.beat.valid & self.beat.ready, matches, 0)
         for index in range(size):
-            timer = Signal(range(config.timeout + 1), name=f"timer_{index}")
-            m.d.comb += [
-                overdue[index].eq(order.active[index] & ~given_up[index] & (timer == config.timeout)),
-                order.close[index].eq(moved & matches[index] & done),
-            ]
+            m.d.comb += order.close[index].eq(moves[index] & done)
             with m.If(self.open & (order.slot == index)):
                 m.d.sync += [slots[index].eq(self.start.slot), left[index].eq(self.start.beats)]
+            with m.Elif(moves[index]):
+                m.d.sync += left[index].eq(left[index] - 1)
+        given = Mux(self.take & gives_up, 1 << chosen, 0)
+        self._wait(m, order, moves, given, given_up, overdue)
+        return m
+
+    def _wait(self, m: Module, order: IdOrder, moves: Value, given: Value, given_up: Signal, overdue: Signal) -> None:
+        """Count cycles since each transaction started or got a beat (`moves`); note those given up now (`given`)."""
+        limit = self.config.timeout
+        for index in range(self.config.pending):
+            timer = Signal(range(limit + 1), name=f"timer_{index}")
+            m.d.comb += overdue[index].eq(order.active[index] & ~given_up[index] & (timer == limit))
+            with m.If(self.open & (order.slot == index)):
                 m.d.sync += [timer.eq(0), given_up[index].eq(0)]
             with m.Else():
-                with m.If(moved & matches[index]):
-                    m.d.sync += [timer.eq(0), left[index].eq(left[index] - 1)]
-                with m.Elif(timer != config.timeout):
+                with m.If(moves[index]):
+                    m.d.sync += timer.eq(0)
+                with m.Elif(timer != limit):
                     m.d.sync += timer.eq(timer + 1)
-                with m.If(self.take & gives_up & (chosen == index)):
+                with m.If(given[index]):
                     m.d.sync += given_up[index].eq(1)
-        return m

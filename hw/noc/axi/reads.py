@@ -89,55 +89,75 @@ class ManagerReads(wiring.Component):
         return beats, status, final
 
     def _respond(self, m: Module, order: IdOrder, beats: Signal, status: Signal, final: Signal) -> None:
-        """Keep the beats of each slot; offer those of the oldest slot of an ID."""
-        config, size, answer = self.config, self.config.slots, self.answer
-        stored = data.StructLayout({"data": config.data_width, "resp": Response})
-        m.submodules.store = store = memory.Memory(shape=stored, depth=size * BEATS, init=[])
-        write, read = store.write_port(), store.read_port(domain="comb")
+        """Offer the beats of the oldest slot of an ID, as they arrive."""
+        size, slots = self.config.slots, _Slots(self.config.slots)
         m.submodules.arbiter = arbiter = Arbiter(size)
-        counts = range(BEATS + 1)
-        arrived, left, emitted = (
-            Array(Signal(counts, name=f"{name}_{slot}") for slot in range(size))
-            for name in ("arrived", "left", "emitted")
-        )
-        missing = Array(Signal(Response, name=f"missing_{slot}") for slot in range(size))  # status of what never comes
-        ends = Array(Signal(name=f"ends_{slot}") for slot in range(size))
-        over, chosen = Signal(size), Signal(range(size))
-        room = arrived[answer.slot] != BEATS
-        m.d.comb += [
-            write.en.eq(self.answered & answer.beat & room),
-            write.addr.eq(Cat(arrived[answer.slot][:4], answer.slot)),
-            write.data.data.eq(answer.data),
-            write.data.resp.eq(answer.resp),
-        ]
-        with m.If(write.en):
-            m.d.sync += arrived[answer.slot].eq(arrived[answer.slot] + 1)
-        with m.If(self.answered & answer.done):
-            m.d.sync += over.bit_select(answer.slot, 1).eq(1)
-            m.d.sync += missing[answer.slot].eq(Mux(answer.beat, Response.SLVERR, answer.resp))
+        chosen = Signal(range(size))
+        stored = self._store(m, slots, chosen)
         for slot in range(size):
-            there = emitted[slot] != arrived[slot]
+            there = slots.emitted[slot] != slots.arrived[slot]
             m.d.comb += [
-                arbiter.request[slot].eq(order.oldest[slot] & (there | over[slot])),
-                arbiter.tail[slot].eq(left[slot] == 1),
+                arbiter.request[slot].eq(order.oldest[slot] & (there | slots.over[slot])),
+                arbiter.tail[slot].eq(slots.left[slot] == 1),
                 order.close[slot].eq(arbiter.grant[slot] & self.r.ready & arbiter.tail[slot]),
             ]
             with m.If(arbiter.grant[slot]):
                 m.d.comb += chosen.eq(slot)
             with m.If(arbiter.grant[slot] & self.r.ready):
-                m.d.sync += [left[slot].eq(left[slot] - 1), emitted[slot].eq(emitted[slot] + there)]
+                m.d.sync += slots.left[slot].eq(slots.left[slot] - 1)
+                m.d.sync += slots.emitted[slot].eq(slots.emitted[slot] + there)
             with m.If(order.open & (order.slot == slot)):
-                m.d.sync += [
-                    arrived[slot].eq(0), emitted[slot].eq(0), left[slot].eq(beats), ends[slot].eq(final),
-                    over[slot].eq(status != Response.OKAY), missing[slot].eq(status),
-                ]  # fmt: skip
-        there = emitted[chosen] != arrived[chosen]
+                m.d.sync += slots.start(slot, beats, status, final)
+        there = slots.emitted[chosen] != slots.arrived[chosen]
         m.d.comb += [
             arbiter.enable.eq(self.r.ready),
-            read.addr.eq(Cat(emitted[chosen][:4], chosen)),
             self.r.valid.eq(arbiter.grant.any()),
             self.r.payload.id.eq(Array(order.ids)[chosen]),
-            self.r.payload.data.eq(Mux(there, read.data.data, 0)),
-            self.r.payload.resp.eq(Mux(there, read.data.resp, missing[chosen])),
-            self.r.payload.last.eq(ends[chosen] & (left[chosen] == 1)),
+            self.r.payload.data.eq(Mux(there, stored.data, 0)),
+            self.r.payload.resp.eq(Mux(there, stored.resp, slots.missing[chosen])),
+            self.r.payload.last.eq(slots.ends[chosen] & (slots.left[chosen] == 1)),
+        ]
+
+    def _store(self, m: Module, slots: _Slots, chosen: Signal) -> data.View:
+        """Keep the beats that arrive, each in its slot. Returns the next one of slot `chosen`."""
+        answer, size = self.answer, self.config.slots
+        beat = data.StructLayout({"data": self.config.data_width, "resp": Response})
+        m.submodules.store = store = memory.Memory(shape=beat, depth=size * BEATS, init=[])
+        write, read = store.write_port(), store.read_port(domain="comb")
+        arrived = slots.arrived[answer.slot]
+        m.d.comb += [
+            write.en.eq(self.answered & answer.beat & (arrived != BEATS)),
+            write.addr.eq(Cat(arrived[:4], answer.slot)),
+            write.data.data.eq(answer.data),
+            write.data.resp.eq(answer.resp),
+            read.addr.eq(Cat(slots.emitted[chosen][:4], chosen)),
+        ]
+        with m.If(write.en):
+            m.d.sync += arrived.eq(arrived + 1)
+        with m.If(self.answered & answer.done):
+            m.d.sync += slots.over[answer.slot].eq(1)
+            m.d.sync += slots.missing[answer.slot].eq(Mux(answer.beat, Response.SLVERR, answer.resp))
+        return read.data
+
+
+class _Slots:
+    """Registers of the slots: beats that arrived, were given on, and are left; whether nothing more comes (`over`), and
+    the response of what is then missing; whether the slot's last beat ends its burst."""
+
+    def __init__(self, size: int):
+        shapes = {"arrived": range(BEATS + 1), "emitted": range(BEATS + 1), "left": range(BEATS + 1), "over": 1,
+                  "missing": Response, "ends": 1}  # fmt: skip
+        self.arrived, self.emitted, self.left, self.over, self.missing, self.ends = (
+            Array(Signal(shape, name=f"{name}_{slot}") for slot in range(size)) for name, shape in shapes.items()
+        )
+
+    def start(self, slot: int, beats: Value, status: Value, final: Value) -> list:
+        """A request of `beats` beats; one that `status` refuses is over before it has begun."""
+        return [
+            self.arrived[slot].eq(0),
+            self.emitted[slot].eq(0),
+            self.left[slot].eq(beats),
+            self.over[slot].eq(status != Response.OKAY),
+            self.missing[slot].eq(status),
+            self.ends[slot].eq(final),
         ]

@@ -111,20 +111,9 @@ class AxiTargetBridge(wiring.Component):
         ]
         start = Signal()
         for part, queue, kind, fits in ((reads, ar, Kind.READ, Const(1)), (writes, aw, Kind.WRITE, room)):
-            burst = queue.i.payload
             able = part.free & queue.i.ready & fits & ~part.hung
-            m.d.comb += [
-                part.open.eq(start & able & (flit.header.kind == kind)),
-                part.start.id.eq(Cat(head.id, Value.cast(flit.header.source))),
-                part.start.slot.eq(head.slot),
-                part.start.beats.eq(head.len if kind == Kind.READ else 0),
-                queue.i.valid.eq(part.open),
-                burst.id.eq(part.start.id),
-                burst.addr.eq(head.addr),
-                burst.len.eq(head.len),
-                burst.size.eq(head.size),
-                burst.burst.eq(head.burst),
-            ]
+            m.d.comb += part.open.eq(start & able & (flit.header.kind == kind))
+            self._open(m, part, queue, head, head.len if kind == Kind.READ else Const(0))
         self._refuse(m, reads, writes, refused, head, start)
         with m.FSM():
             with m.State("HEAD"):
@@ -144,6 +133,21 @@ class AxiTargetBridge(wiring.Component):
                 m.d.comb += self.receive.ready.eq(1)
                 with m.If(self.receive.valid & flit.header.last):
                     m.next = "HEAD"
+
+    def _open(self, m: Module, part: Pending, queue: StreamFifo, head: data.View, beats: Value) -> None:
+        """Into the queue when `part` opens, with the manager's place above its ID."""
+        burst = queue.i.payload
+        m.d.comb += [
+            part.start.id.eq(Cat(head.id, Value.cast(self.receive.payload.header.source))),
+            part.start.slot.eq(head.slot),
+            part.start.beats.eq(beats),
+            queue.i.valid.eq(part.open),
+            burst.id.eq(part.start.id),
+            burst.addr.eq(head.addr),
+            burst.len.eq(head.len),
+            burst.size.eq(head.size),
+            burst.burst.eq(head.burst),
+        ]
 
     def _refuse(
         self, m: Module, reads: Pending, writes: Pending, refused: StreamFifo, head: data.View, start: Signal

@@ -21,20 +21,28 @@ OPENING = 8
 ADDERS = ("sklansky", "ladner_fischer", "ladner_fischer_1", "ladner_fischer_2", "brent_kung", "kogge_stone", "serial")
 
 
+def supported(specification: Specification) -> str:
+    """The family of a specification that the search knows; raises `ValueError` for another."""
+    family = specification.name.split("_")[0]
+    if family not in ("add", "mul", "mac", "dot"):
+        raise ValueError(
+            f"the built-in search knows add, mul, mac and dot, not {specification.name}; give PROPOSER, such as "
+            "'files my-folder'"
+        )
+    return family
+
+
 def classical(specification: Specification) -> list[Genome]:
     """Textbook circuits: where the search starts, those that most often reach the front before the others."""
-    family = specification.name.split("_")[0]
-    if family == "add":
+    if supported(specification) == "add":
         return [{"kind": "prefix", "name": name} for name in ADDERS]
-    if family in ("mul", "mac", "dot"):
-        first = [("three_greedy", adder) for adder in prefix.ARRIVAL]
-        others = [(tree, adder) for adder in (*prefix.ARRIVAL, *ADDERS) for tree in graphs.TREES]
-        return [
-            {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
-            for tree, adder in dict.fromkeys(first + others)
-            for rows in compressor.ROWS
-        ]
-    raise ValueError(f"the built-in search knows adders and sums of products, not {specification.name}")
+    first = [("three_greedy", adder) for adder in prefix.ARRIVAL]
+    others = [(tree, adder) for adder in (*prefix.ARRIVAL, *ADDERS) for tree in graphs.TREES]
+    return [
+        {"kind": "compressor", "rows": rows, "tree": tree, "adder": adder}
+        for tree, adder in dict.fromkeys(first + others)
+        for rows in compressor.ROWS
+    ]
 
 
 def spelled(genome: Genome, specification: Specification) -> Genome:
