@@ -415,9 +415,8 @@ class _TileProgram:
         p, model, size, position = self.places, self.layer.model, self.layer.model.head_size, self.layer.position
         table, queries, mixed = slot * self.tile.attention_leaves, p.queries[slot], p.mixed[slot]
         row, blocks, format = size // LANES, size // BLOCK, self.layer.products["o"].activations.format.name
-        commands: list[Command] = [
-            Page(table + leaf, p.cache + (table + leaf) * p.leaf) for leaf in range((position + p.positions - 1) // LEAF + 1)
-        ]
+        leaves = range((position + p.positions - 1) // LEAF + 1)
+        commands: list[Command] = [Page(table + leaf, p.cache + (table + leaf) * p.leaf) for leaf in leaves]
         commands.append(Append(p.positions, position, p.keys_values[slot], size, size, table, format))
         step = max(1, self.tile.attention_rows // p.group)
         for start in range(0, p.positions, step):

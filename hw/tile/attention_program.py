@@ -91,9 +91,10 @@ class Attend:
         size = attention_size(config)
         last = (self.position + (self.rows - 1) // self.group) // LEAF
         if self.rows > size.max_rows or last >= config.attention_leaves:
+            positions = config.attention_leaves * LEAF
             raise ProgramError(
-                f"This tile attends with 1 to {size.max_rows} rows to positions below {config.attention_leaves * LEAF}, "
-                f"not with {self.rows} rows up to leaf {last}"
+                f"This tile attends with 1 to {size.max_rows} rows to positions below {positions}, not "
+                f"with {self.rows} rows up to leaf {last}"
             )
         blocks = -(-self.rows // config.rows) * self.key_size // 32
         if self.query_base + blocks > size.weights_base:

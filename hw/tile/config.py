@@ -118,7 +118,8 @@ class TileConfig:
     @property
     def vector_key(self) -> str:
         """Text that tells apart the vector sides of different configurations; part of module names."""
-        return f"{self.rows}r_{self.vector_depth}_{'_'.join(sorted(self.quantised_formats)).lower()}"
+        formats = "_".join(sorted(self.quantised_formats)).lower()
+        return f"{self.rows}r_{self.vector_depth}_{self.attention_rows}_{self.attention_channels}_{formats}"
 
     @property
     def macs_per_cycle(self) -> int:

@@ -43,9 +43,9 @@ class Sequencer(wiring.Component):
     The fetcher runs ahead as far as the memory's queues let it, so that weights are there before the activations that
     an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works; VECTOR,
     QUANTISE, SEND, APPEND and ATTEND are done when it goes on. The fetcher waits at an ATTEND until the executor is
-    past it: the memory's granules are the engine's until then. An instruction that the tile cannot do (format not built, size zero or
-    too large, no vector unit) stops the tile with an error; so does an unknown opcode. The fetcher stops at the same
-    instruction.
+    past it: the memory's granules are the engine's until then. An instruction that the tile cannot do (format not
+    built, size zero or too large, no vector unit, no attention engine) stops the tile with an error; so does an unknown
+    opcode. The fetcher stops at the same instruction.
 
     Parameters
     ----------

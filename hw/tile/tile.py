@@ -117,7 +117,7 @@ class Tile(wiring.Component):
         self, m: Module, sequencer: Sequencer, attention: AttentionPath, weights: StreamFifo, unpacker: FrameUnpacker,
         collector: WeightCollector, array: Array,
     ) -> None:  # fmt: skip
-        """While an ATTEND runs, memory, collector and array are the engine's; else the sequencer's and the unpacker's."""
+        """While an ATTEND runs, memory, collector and array are the engine's."""
         attending = sequencer.attend.valid
         wiring.connect(m, sequencer.attend, attention.attend)
         wiring.connect(m, array.local, attention.array)

@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 from hw.emit import once
 from hw.numerics.formats import FormatSet
 from hw.numerics.quantise import Quantise
+from hw.tile.attention import AppendPath
 from hw.tile.config import LANES, TileConfig
 from hw.tile.drain import Outgoing
-from hw.tile.attention import AppendPath
 from hw.tile.isa import ROW_BITS, AppendInstruction, Memory, MoveInstruction, Opcode
 from hw.vector.append import MemoryWrite
 from hw.vector.leaves import PAGES
@@ -134,8 +134,8 @@ class VectorPath(wiring.Component):
 
     Interface attributes
     --------------------
-    command, load: as those of `VectorUnit`; move, o: as those of `Mover`. A move begins when the unit is idle. No output
-        depends on `o.ready` within a cycle but `move.ready`.
+    command, load: as those of `VectorUnit`; move, o: as those of `Mover`. A move begins when the unit is idle. No
+        output depends on `o.ready` within a cycle but `move.ready`.
     idle: no command runs and all results are in the memory.
     append, pages_enable, pages_address, pages_data, writes: as those of `AppendPath`, where the tile has attention.
     """

@@ -64,7 +64,7 @@ def prepare(prompt: str, layer: int, chip: ChipConfig | None = None) -> Work:
     if len(tokens) <= MINIMUM_CHUNK:
         raise PromptError(f"PROMPT must have at least {MINIMUM_CHUNK + 1} tokens; this one has {len(tokens)}")
     if chip is not None and layer_problem(chip, model.config) is None:
-        return _whole(prompt, model, layer, tokens)
+        return _whole(prompt, model, layer, tokens, chip)
     work = layer_work(GoldenModel(model), layer, tokens)
     phases, expected = {}, {}
     for mode, steps in (("prefill", work.prefill), ("decode", work.decode)):
@@ -83,11 +83,12 @@ def _collect(steps: LayerSteps) -> tuple[list[list[Product]], dict[str, NDArray[
         return [[products[name] for name in names] for names in PHASES], expected
 
 
-def _whole(prompt: str, model: SmolLM2, layer: int, tokens: list[int]) -> Work:
+def _whole(prompt: str, model: SmolLM2, layer: int, tokens: list[int], chip: ChipConfig) -> Work:
     golden = GoldenModel(model, functions=ChipFunctions())
     layers, expected = {}, {}
     inputs = {"prefill": golden.layer_input(layer, tokens[:-1]), "decode": golden.layer_input(layer, tokens[-1:])}
     for mode, x in inputs.items():
         layers[mode], expected[mode] = run_layer(model.config, golden.weights(layer), x, golden.caches[layer], layer)
     phases = {mode: [[work.products[n] for n in names] for names in PHASES] for mode, work in layers.items()}
-    return Work(prompt, tokens, layer, model.path.name, phases, expected, layers, [BEFORE, ATTENTION])
+    outside = [BEFORE] if chip.tile.attention_rows else [BEFORE, ATTENTION]
+    return Work(prompt, tokens, layer, model.path.name, phases, expected, layers, outside)

@@ -10,12 +10,15 @@ from pathlib import Path
 from hw.chip.simulated import SimulatedChip
 from hw.config import DEFAULT, ChipConfig, load
 from hw.hbm import SOURCES
+from hw.tile.attention import attention_size
 from scripts.simulator import Model, Testbench
 
 
 def model(config: ChipConfig) -> Model:
     """The simulated chip of a configuration."""
     vector = (f"vector_path_{config.tile.vector_key}",) if config.tile.vector_depth else ()
+    if config.tile.attention_rows:
+        vector += (f"attention_slice_{attention_size(config.tile).key}",)
     return Model(
         name=f"simulated_{config.name}",
         component=lambda: SimulatedChip(config),

@@ -1,4 +1,4 @@
-"""A whole layer on the chip, but for its attention: every result, and the granules that the golden machines send."""
+"""A whole layer on the chip: every result, and the granules that the golden machines send."""
 
 import os
 
@@ -23,12 +23,14 @@ for _tile, _image in enumerate(PLANS["prefill"].images):
     _image.tofile(f"hbm{_tile}.bin")
 
 
-def golden_memory(plan: LayerPlan) -> dict[int, tuple[int, ...]]:
-    """What the golden machines of all tiles leave in the host's result memory (not the counter records)."""
+def golden_machines(plan: LayerPlan, before: list[TileMachine]) -> list[TileMachine]:
+    """The golden machines of all tiles at the end of a plan; `before`: those whose KV caches go on."""
     machines = [
-        TileMachine(plan.config.tile, image, program, plan.config.place(tile))
+        TileMachine(plan.config.tile, image, program, plan.config.place(tile), plan.config.hbm.granules)
         for tile, (image, program) in enumerate(zip(plan.images, plan.programs, strict=True))
     ]
+    for machine, earlier in zip(machines, before, strict=False):
+        machine.attention = earlier.attention
     for machine in machines:
         for start, granules in plan.rows:
             for index, granule in enumerate(granules):
@@ -38,6 +40,11 @@ def golden_memory(plan: LayerPlan) -> dict[int, tuple[int, ...]]:
                 machine.receive(*block)
     # All that the host brings is there from the start: each AWAIT takes its own part.
     assert run_network(machines), "the golden machines did not halt"
+    return machines
+
+
+def golden_memory(machines: list[TileMachine]) -> dict[int, tuple[int, ...]]:
+    """What they leave in the host's result memory (not the counter records)."""
     memory: dict[int, tuple[int, ...]] = {}
     for machine in machines:
         for write in machine.sent:
@@ -62,10 +69,12 @@ async def test_layer(dut, pause):
     host = Host(dut)
     await host.reset()
     host.pause(pause, SEED)
+    machines: list[TileMachine] = []
     for mode, plan in PLANS.items():
         done = await execute(host, plan)
         assert not (wrong := differences(mode, plan, done.memory)), f"{mode}: {wrong} differ"
-        for address, values in golden_memory(plan).items():
+        machines = golden_machines(plan, machines)
+        for address, values in golden_memory(machines).items():
             assert tuple(done.memory[address]) == values, f"granule {address}: {values}, found {done.memory[address]}"
         for counters in done.counters:
             causes = ("issue", "stall_weights", "stall_activations", "stall_results", "stall_order", "stall_vector")

@@ -29,7 +29,13 @@ CONFIGS = {
         rows=2, columns=4, slots=2, passes=4, activation_depth=64, instruction_depth=128, vector_depth=768
     ),
     "tile_2x4_attention": TileConfig(
-        rows=2, columns=4, slots=8, passes=4, activation_depth=128, instruction_depth=128, vector_depth=2048,
+        rows=2,
+        columns=4,
+        slots=8,
+        passes=4,
+        activation_depth=128,
+        instruction_depth=128,
+        vector_depth=2048,
         attention_rows=8,
     ),
     "tile_3x2_vector": TileConfig(
