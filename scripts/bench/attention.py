@@ -91,6 +91,6 @@ def exposed_share() -> Figure:
 def figures(long: bool = False) -> list[Figure]:
     """All figures of `make bench-attention`.
 
-    LONG=1 adds 8192 keys and a longer MLA context, and takes every fourth chunk of 2048 positions instead of every 16th.
+    LONG=1 adds 8192 keys and a longer MLA context, and takes every fourth chunk of 2048 positions, not every 16th.
     """
     return [*decode_share(long), *mla_share(long), *prefill_utilisation(long), exposed_share()]
