@@ -185,8 +185,8 @@ def _channels() -> Figure:
     share = 100 * clocks[1] / clocks[CHANNELS]
     return Figure(
         "hbm.eight_channels_share", round(share, 2), "%", ">= 97",
-        how=f"{CHANNEL_GRANULES} granules of each of 8 channels taken in lockstep, from other addresses each, against one "
-        "channel alone (HBM4)",
+        how=f"{CHANNEL_GRANULES} granules of each of 8 channels taken in lockstep, each from its own address, "
+        "against one alone (HBM4)",
     )  # fmt: skip
 
 
