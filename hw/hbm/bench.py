@@ -7,12 +7,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.emit import once
+from hw.fifo import StreamFifo
 
 from .config import HbmConfig
 from .controller import HbmController
 from .core import HbmCore
 from .device import HbmDevice
-from .interface import Counters
+from .interface import GRANULE_BITS, Counters
 
 __all__ = ["TRACE_SOURCES", "ChannelsBench", "ControllerBench", "TraceBench"]
 
@@ -77,10 +78,14 @@ class ControllerBench(wiring.Component):
 
 
 class ChannelsBench(wiring.Component):
-    """`channels` controllers and devices; each streams `granules` granules from 0 on, taken in lockstep.
+    """`channels` controllers and devices; channel k streams `granules` granules from `STEP` k on, taken in lockstep.
+
+    The starts differ so that the channels change rows, and refresh, at different times: what holds up one holds up all.
 
     `clocks` from reset to `done`; `wrong` counts granules that are not the device's pattern in their first word.
     """
+
+    STEP = 1001
 
     def __init__(self, config: HbmConfig, channels: int):
         self._config = config
@@ -94,18 +99,21 @@ class ChannelsBench(wiring.Component):
         m = Module()
         config, count = self._config, Signal(self._config.address_bits)
         channels = [once(ControllerBench(config), "hbm_channel") for _ in range(self._channels)]
-        for k, channel in enumerate(channels):
-            m.submodules[f"channel{k}"] = channel
+        # A buffer behind each: compiled apart, a channel must not see its own `valid` in its `ready` at the same clock.
+        buffers = [StreamFifo(GRANULE_BITS, 4) for _ in channels]
+        for k, (channel, buffer) in enumerate(zip(channels, buffers, strict=True)):
+            m.submodules[f"channel{k}"], m.submodules[f"buffer{k}"] = channel, buffer
+            connect(m, channel.data, buffer.i)
             asked = Signal(name=f"asked{k}")
             m.d.comb += [
                 channel.descriptor.valid.eq(~asked),
-                channel.descriptor.payload.address.eq(0),
+                channel.descriptor.payload.address.eq(self.STEP * k),
                 channel.descriptor.payload.length.eq(self.granules),
             ]
             m.d.sync += asked.eq(asked | channel.descriptor.ready)
-        take = Cat(channel.data.valid for channel in channels).all() & ~self.done
-        good = Cat(channel.data.payload[:32] == count << 3 for channel in channels).all()
-        m.d.comb += [channel.data.ready.eq(take) for channel in channels]
+        take = Cat(buffer.o.valid for buffer in buffers).all() & ~self.done
+        good = Cat(buffer.o.payload[:32] == (count + self.STEP * k) << 3 for k, buffer in enumerate(buffers)).all()
+        m.d.comb += [buffer.o.ready.eq(take) for buffer in buffers]
         m.d.comb += self.violation.eq(Cat(channel.violation.any() for channel in channels))
         m.d.sync += [
             count.eq(count + take),
