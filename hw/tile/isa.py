@@ -234,8 +234,10 @@ COUNTERS = (
     "activation_blocks",  # blocks received
     "result_granules",  # granules sent
     "weight_wait",  # cycles in which the memory had a granule and the tile did not take it
-    "stall_vector",  # no job: the program was in VECTOR, QUANTISE, SEND, APPEND or ATTEND
+    "stall_vector",  # no job: the program was in VECTOR, QUANTISE, SEND, APPEND, or an ATTEND that had not begun
     "vector",  # cycles of those instructions, whether the array had a job or not
+    "attention",  # an ATTEND ran; what the array did then is in no other counter but `cycles`
+    "cache_granules",  # granules taken from the memory by an ATTEND
 )
 """Counters of a tile, 32 bits each, in the order of a record (two granules, zero padded)."""
 

@@ -210,21 +210,23 @@ class Tile(wiring.Component):
                     ]
 
     def _count(self, m: Module, sequencer: Sequencer, array: Array, counters: CounterFile) -> None:
-        grow, running = counters.increments, self.running
-        no_job = running & array.stalls.no_job
+        grow, running, attending = counters.increments, self.running & ~sequencer.attend.valid, sequencer.attend.valid
+        no_job, taken = running & array.stalls.no_job, self.granules.valid & self.granules.ready
         m.d.comb += [
             counters.clear.eq(sequencer.start),
-            grow.cycles.eq(running),
-            grow.issue.eq(array.issuing),
-            grow.block_dots.eq(array.block_dots),
+            grow.cycles.eq(self.running),
+            grow.issue.eq(array.issuing & ~attending),
+            grow.block_dots.eq(Mux(attending, 0, array.block_dots)),
             grow.stall_weights.eq(running & array.stalls.weights),
             grow.stall_results.eq(running & array.stalls.results),
             grow.stall_order.eq(running & array.stalls.order),
             grow.stall_activations.eq(no_job & sequencer.awaiting),
             grow.stall_vector.eq(no_job & sequencer.vector_busy),
-            grow.vector.eq(sequencer.vector_busy),
+            grow.vector.eq(sequencer.vector_busy & ~attending),
+            grow.attention.eq(attending),
             grow.idle.eq(no_job & ~sequencer.awaiting & ~sequencer.vector_busy),
-            grow.weight_granules.eq(self.granules.valid & self.granules.ready),
+            grow.weight_granules.eq(taken & ~attending),
+            grow.cache_granules.eq(taken & attending),
             grow.weight_wait.eq(running & self.granules.valid & ~self.granules.ready),
             grow.activation_blocks.eq(array.write_enable),
             grow.result_granules.eq(self.o.valid & self.o.ready),

@@ -86,9 +86,9 @@ class Run:
     buffered: float = 0.0
 
 
-WAITS = ("activations", "vector", "idle")
-"""Stall causes that are not the product's own: its activations came late (from the host, or from the vector units), or
-nothing was asked for."""
+WAITS = ("activations", "vector", "attention", "idle")
+"""Stall causes that are not the product's own: its activations came late (from the host, the vector units, attention),
+or nothing was asked for."""
 
 
 def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int, rate: float, queue: int) -> list[Run]:

@@ -20,6 +20,7 @@ STALLS = {
     "results": "stall_results",
     "order": "stall_order",
     "vector": "stall_vector",
+    "attention": "attention",
     "idle": "idle",
 }
 

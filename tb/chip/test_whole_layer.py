@@ -78,7 +78,7 @@ async def test_layer(dut, pause):
             assert tuple(done.memory[address]) == values, f"granule {address}: {values}, found {done.memory[address]}"
         for counters in done.counters:
             causes = ("issue", "stall_weights", "stall_activations", "stall_results", "stall_order", "stall_vector")
-            assert counters["cycles"] == sum(counters[cause] for cause in (*causes, "idle")), counters
+            assert counters["cycles"] == sum(counters[cause] for cause in (*causes, "attention", "idle")), counters
             assert counters["stall_vector"] and counters["vector"] >= counters["stall_vector"], counters
     assert await host.read("error") == 0
 
