@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi import Axi4Signature, Burst
 from hw.emit import once
+from hw.fifo import StreamFifo
 from hw.tile.array import LocalSignature
 from hw.tile.config import LANES, TileConfig
 from hw.tile.isa import AppendInstruction, AttendInstruction, Block, WeightRange
@@ -161,7 +162,7 @@ class MemoryWriter(wiring.Component):
 
     Interface attributes
     --------------------
-    i: granules with their byte strobes.
+    i: granules with their byte strobes; a queue stands between them and the memory.
     axi: the memory.
     idle: every write has been answered.
     """
@@ -171,7 +172,10 @@ class MemoryWriter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        axi, write = self.axi, self.i.payload
+        m.submodules.queue = queue = StreamFifo(MemoryWrite, 4)
+        wiring.connect(m, wiring.flipped(self.i), queue.i)
+        waiting = queue.o
+        axi, write = self.axi, waiting.payload
         open_, sent_address, sent_data = Signal(8), Signal(), Signal()
         done, room = Signal(), Signal()
         m.d.comb += [
@@ -179,16 +183,16 @@ class MemoryWriter(wiring.Component):
             axi.awaddr.eq(write.address << 5),
             axi.awsize.eq(5),
             axi.awburst.eq(Burst.INCR),
-            axi.awvalid.eq(self.i.valid & room & ~sent_address),
+            axi.awvalid.eq(waiting.valid & room & ~sent_address),
             axi.wdata.eq(write.data),
             axi.wstrb.eq(write.strobe),
             axi.wlast.eq(1),
-            axi.wvalid.eq(self.i.valid & room & ~sent_data),
+            axi.wvalid.eq(waiting.valid & room & ~sent_data),
             axi.bready.eq(1),
             axi.rready.eq(1),
-            done.eq(self.i.valid & room & (sent_address | axi.awready) & (sent_data | axi.wready)),
-            self.i.ready.eq(done),
-            self.idle.eq((open_ == 0) & ~self.i.valid),
+            done.eq(waiting.valid & room & (sent_address | axi.awready) & (sent_data | axi.wready)),
+            waiting.ready.eq(done),
+            self.idle.eq((open_ == 0) & ~waiting.valid & ~self.i.valid),
         ]
         m.d.sync += [
             sent_address.eq(~done & (sent_address | (axi.awvalid & axi.awready))),
