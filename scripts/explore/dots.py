@@ -138,7 +138,8 @@ def in_the_tile(best: list[tuple[str, Netlist]], recipe: Recipe) -> list[Figure]
     return [
         *result,
         Figure("explore.chip_tok_per_user", round(largest, 2), "%", "report",
-               how=f"largest change of three models, one user; the clock is the same; {words}"),
+               how=f"largest change of three models, one user; clock {max(found.clock_ps, old.delay):.0f} -> "
+               f"{max(found.clock_ps, new.delay):.0f} ps; {words}"),
         Figure("explore.chip_watts", round(min(ends), 2), "%", "report",
                how=f"largest change of both ends of the band of three models ({max(ends):.2f} % the smallest)"),
     ]  # fmt: skip
