@@ -32,7 +32,7 @@ from scripts.verify.netlist import prune, tie
 def check(component: wiring.Component, specification: str, latency: int, result: str, folder: Path) -> None:
     emit(component, "unit", folder)
     files = {path.name: path.read_text() for path in folder.glob("*.v")}
-    raw, why, _ = elaborate.lower(files, "unit", cxxrtl=False)
+    raw, why, _ = elaborate.lower(files, "unit", sequential.LIMITS, cxxrtl=False)
     assert raw is not None, why
     tied = prune(tie(raw, {"enable": 1, "rst": 0} if "rst" in raw.inputs else {"enable": 1}))
     found = block(specification)

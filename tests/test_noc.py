@@ -121,6 +121,7 @@ def test_refused_gathers_edges_and_parts() -> None:
         Mesh(config, (range(2, 5), range(2)))
 
 
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_parts_of_a_mesh() -> None:
     """The edges of two chips face each other in the same order; a chip in the middle has four sides."""
     config = MeshConfig(4, 2)

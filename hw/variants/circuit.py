@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
@@ -16,20 +16,30 @@ __all__ = ["Gates", "PipelinedCircuit", "VariantBlockDot", "crossings", "levels"
 
 
 class _Cell(Protocol):
-    kind: str
-    inputs: tuple[int, ...]
-    output: int
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[int, ...]: ...
+
+    @property
+    def output(self) -> int: ...
 
 
 class Gates(Protocol):
     """A circuit: nets are integers, 0 and 1 the constants; cells in topological order; lowest bits first."""
 
-    inputs: Mapping[str, Sequence[int]]
-    outputs: Mapping[str, Sequence[int]]
-    cells: Sequence[_Cell]
+    @property
+    def inputs(self) -> Mapping[str, Sequence[int]]: ...
+
+    @property
+    def outputs(self) -> Mapping[str, Sequence[int]]: ...
+
+    @property
+    def cells(self) -> Sequence[_Cell]: ...
 
 
-KINDS = {
+KINDS: dict[str, Callable[..., Value]] = {
     "$_BUF_": lambda a: a,
     "$_NOT_": lambda a: ~a,
     "$_AND_": lambda a, b: a & b,

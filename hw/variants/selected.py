@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hw.numerics.formats import FormatSet
-from hw.variants.circuit import KINDS, VariantBlockDot
+from hw.variants.circuit import KINDS, Gates, VariantBlockDot
 
 __all__ = ["SCHEMA", "SWITCH", "VariantError", "VariantFile", "read", "selected", "write"]
 
@@ -53,7 +53,7 @@ class VariantFile:
         return VariantBlockDot(formats, self, self.cuts)
 
 
-def write(path: Path, specification: str, cuts: tuple[int, ...], gates: object, notes: dict) -> None:
+def write(path: Path, specification: str, cuts: tuple[int, ...], gates: Gates, notes: dict) -> None:
     """Keep a circuit in a file; `notes` are further keys for people."""
     content = {
         "schema": SCHEMA,

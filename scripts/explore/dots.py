@@ -125,7 +125,8 @@ def in_the_tile(best: list[tuple[str, Netlist]], recipe: Recipe) -> list[Figure]
     ]  # fmt: skip
     if not models:
         return result
-    rates = [100 * (entry["rate_after"] / entry["rate_before"] - 1) for entry in models]
+    rates: list[float] = [100 * (entry["rate_after"] / entry["rate_before"] - 1) for entry in models]
+    largest: float = max(rates, key=abs)
     ends = [100 * (after / before - 1) for entry in models
             for before, after in zip(entry["watts_before"], entry["watts_after"], strict=True)]  # fmt: skip
     words = "; ".join(
@@ -136,8 +137,9 @@ def in_the_tile(best: list[tuple[str, Netlist]], recipe: Recipe) -> list[Figure]
     )
     return [
         *result,
-        Figure("explore.chip_tok_per_user", round(max(rates, key=abs), 2), "%", "report",
-               how=f"largest change of three models, one user; the clock is the same; {words}"),
+        Figure("explore.chip_tok_per_user", round(largest, 2), "%", "report",
+               how=f"largest change of three models, one user; clock {max(found.clock_ps, old.delay):.0f} -> "
+               f"{max(found.clock_ps, new.delay):.0f} ps; {words}"),
         Figure("explore.chip_watts", round(min(ends), 2), "%", "report",
                how=f"largest change of both ends of the band of three models ({max(ends):.2f} % the smallest)"),
     ]  # fmt: skip

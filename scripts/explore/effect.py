@@ -143,7 +143,6 @@ def effect(candidates: Sequence[tuple[str, Gates]], recipe: Recipe | None = None
                      for found in sequential.figures(unit, recipe, dot)]  # fmt: skip
     before, after = _least(hand, clock), _least(ours, clock)
     spreads = [sequential.noise(chosen.netlist, recipe, chosen.unit.flavour, dot) for chosen in (before, after)]
-    # The clock follows a block dot that does not keep up.
     return Effect(clock, limit, before, after, fixed, tuple(max(pair) for pair in zip(*spreads, strict=True)))
 
 
@@ -167,7 +166,8 @@ def carried(found: Effect, summary: Path = SUMMARY) -> list[dict[str, Any]]:
     inputs, outputs = (round(published(f"inferencex.mean_{end}").number) for end in ("input", "output"))
     rows = []
     for name in LARGE:
-        model, row = shapes.load(name), {"model": shapes.load(name).name}
+        model = shapes.load(name)
+        row: dict[str, Any] = {"model": model.name}
         for when, on, factor in (("before", chip, 1.0), ("after", faster, scale)):
             _, each, step = request(model, on, constants, inputs, outputs)
             spent = energy(step, on)
@@ -198,15 +198,15 @@ def table(found: Effect, rows: int, columns: int, models: Sequence[dict[str, Any
     row("block dot, flip-flops", old.flops, new.flops, "")
     row("block dot, longest stage", old.delay, new.delay, "ps")
     row("block dot, energy on SmolLM2's operands", (old.energy or 0) / 1e3, (new.energy or 0) / 1e3, "pJ", 2)
-    areas = [found.tile_area(chosen, rows, columns) / 1e3 for chosen in (found.hand, found.variant)]
-    row(f"tile of {rows} x {columns}, arithmetic", *areas, "kGE", 1)
-    clocks = [max(found.clock_ps, unit.delay) for unit in (old, new)]
-    row(f"clock of the tile ({found.limit})", *clocks, "ps")
+    before, after = (found.tile_area(chosen, rows, columns) / 1e3 for chosen in (found.hand, found.variant))
+    row(f"tile of {rows} x {columns}, arithmetic", before, after, "kGE", 1)
+    before, after = (max(found.clock_ps, unit.delay) for unit in (old, new))
+    row(f"clock of the tile ({found.limit})", before, after, "ps")
     for entry in models:
         row(f"{entry['model']}, one user", entry["rate_before"], entry["rate_after"], "tok/s", 1)
         for index, name in enumerate(("low", "high")):
-            pair = (entry[f"watts_{when}"][index] for when in ("before", "after"))
-            row(f"{entry['model']}, a chip, {name} end", *pair, "W", 1)
+            before, after = (entry[f"watts_{when}"][index] for when in ("before", "after"))
+            row(f"{entry['model']}, a chip, {name} end", before, after, "W", 1)
     return made
 
 

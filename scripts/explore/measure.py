@@ -178,9 +178,9 @@ def toggle_energy(mapped: str, drive: dict[str, int]) -> float:
             continue
         pins = dict(word.split("=") for word in words[2:])
         names, function = functions[words[1]]
-        _, _, capacitance, parasitic, drive = cells[words[1]]
+        _, _, capacitance, parasitic, strength = cells[words[1]]
         state[pins["Y"]] = function(*(state[pins[name]] for name in names)) & ones
-        load[pins["Y"]] = load.get(pins["Y"], 0.0) + parasitic * drive
+        load[pins["Y"]] = load.get(pins["Y"], 0.0) + parasitic * strength
         for name in names:
             load[pins[name]] = load.get(pins[name], 0.0) + capacitance
     total = sum(toggles(state[net]) * load[net] for net in load)

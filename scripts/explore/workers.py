@@ -9,6 +9,9 @@ A Parsl configuration is TOML:
 """
 
 import contextlib
+import os
+import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -47,8 +50,13 @@ def _parsl(settings: dict) -> Iterator[Executor]:
     from parsl.config import Config
     from parsl.executors import HighThroughputExecutor
 
+    # Parsl starts its own programs by name, here and on the workers; they are beside this Python.
+    programs, root = Path(sys.executable).parent, Path(__file__).resolve().parents[2]
+    os.environ["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
+    prepare = f"export PATH={shlex.quote(str(programs))}:$PATH PYTHONPATH={shlex.quote(str(root))}:$PYTHONPATH"
     blocks = int(settings.get("blocks", 1))
     options = {"init_blocks": blocks, "max_blocks": blocks, **settings.get("options", {})}
+    options["worker_init"] = "\n".join(filter(None, [prepare, options.get("worker_init", "")]))
     provider = getattr(parsl.providers, PROVIDERS[name])(**options)
     pool = HighThroughputExecutor(
         label="judge",

@@ -48,3 +48,7 @@ class AxiBench(wiring.Component):
             hung.append(target.hung)
         m.d.comb += self.hung.eq(Cat(hung))
         return m
+
+
+def axi_bench() -> AxiBench:
+    return AxiBench(CONFIG)

@@ -10,12 +10,14 @@ from hw.emit import once
 from hw.noc import Mesh, MeshConfig
 from hw.noc.edge import EdgeLink
 from hw.noc.flit import flit_layout
+from tb.mesh import CONFIGS
 
+CONFIG = CONFIGS["edge_4x2"]
 LANES, LATENCY = 64, 8
 
 
 class EdgeBench(wiring.Component):
-    """Ports as those of the whole `Mesh`; `error_rate` and `cut` go to the lanes of both directions."""
+    """Ports as those of the whole `Mesh`; `error_rate` and `cut` go to both lanes, `errors` are theirs."""
 
     def __init__(self, config: MeshConfig):
         self.config = config
@@ -30,6 +32,7 @@ class EdgeBench(wiring.Component):
                 "cut": In(1),
                 "up": Out(2),
                 "retries": Out(32).array(2),
+                "errors": Out(32).array(2),
             }
         )
 
@@ -55,6 +58,10 @@ class EdgeBench(wiring.Component):
             m.submodules[f"channel_{chip}"] = Instance(
                 "noc_channel", p_WIDTH=LANES + 1, p_LATENCY=LATENCY, p_SEED=chip + 1,
                 i_clk=ClockSignal(), i_rst=ResetSignal(), i_error_rate=self.error_rate, i_cut=self.cut,
-                i_i=Cat(edge.tx, edge.tx_first), o_o=Cat(peer.rx, peer.rx_first),
+                i_i=Cat(edge.tx, edge.tx_first), o_o=Cat(peer.rx, peer.rx_first), o_errors=self.errors[chip],
             )  # fmt: skip
         return m
+
+
+def edge_bench() -> EdgeBench:
+    return EdgeBench(CONFIG)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.noc import Mesh, MeshConfig
+from hw.noc import Mesh, MeshConfig, TrafficClass
 from hw.noc.gather import GatherCollector, GatherSource, item_layout
 
-COLLECTOR = (0, 0, 1)
+CONFIG = MeshConfig(2, 2, payload=unsigned(16), classes=2, local_ports={(0, 0): 2})
+COLLECTOR, CLASS = (0, 0, 1), TrafficClass.RESPONSE
+SOURCES = [(1, 1, 0), (0, 0, 0), (0, 1, 0), (1, 0, 0)]  # in the order of their turns
+DEPTH = 8
 
 
 class GatherBench(wiring.Component):
@@ -28,14 +31,18 @@ class GatherBench(wiring.Component):
         m.submodules.mesh = mesh = Mesh(self.config)
         m.submodules.collector = collector = self.collector
         here = self.config.endpoint(*COLLECTOR)
-        wiring.connect(m, collector.send, mesh.send[here][0])
-        wiring.connect(m, mesh.receive[here][0], collector.receive)
+        wiring.connect(m, collector.send, mesh.send[here][CLASS])
+        wiring.connect(m, mesh.receive[here][CLASS], collector.receive)
         wiring.connect(m, collector.o, wiring.flipped(self.o))
         m.d.comb += self.source.eq(collector.source)
         for index, place in enumerate(self.sources):
             m.submodules[f"source_{index}"] = source = GatherSource(self.config, COLLECTOR, self.depth)
             where = self.config.endpoint(*place)
             wiring.connect(m, wiring.flipped(self.i[index]), source.i)
-            wiring.connect(m, source.send, mesh.send[where][0])
-            wiring.connect(m, mesh.receive[where][0], source.receive)
+            wiring.connect(m, source.send, mesh.send[where][CLASS])
+            wiring.connect(m, mesh.receive[where][CLASS], source.receive)
         return m
+
+
+def gather_bench() -> GatherBench:
+    return GatherBench(CONFIG, SOURCES, DEPTH)

@@ -15,7 +15,7 @@ from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, StreamSink, StreamSource, never, randomly
-from tb.noc_gather import CONFIG, DEPTH, SOURCES
+from tb.noc_gather.bench import CONFIG, DEPTH, SOURCES
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))

@@ -143,6 +143,20 @@ async def test_memory_stalls_and_comes_back(dut):
 
 
 @cocotb.test()
+async def test_output_stalls_and_comes_back(dut):
+    """Nobody takes the output for long: leaves land until all landings are full, and none is overwritten."""
+    tb = await started(dut)
+    tb.output.pause = iter([False] * 20 + [True] * 9000 + [False] * 1_000_000)
+    generator = np.random.default_rng(SEED)
+    a, b = (prepare(Case(100 + slot, group=1), generator, slot) for slot in range(2))
+    for one in (a, b):
+        await tb.set_up(one)
+    queued = [a, a, a, a, b, b, b, b, a, a, a, a]
+    for one, rows in zip(queued, await tb.run(*queued), strict=True):
+        assert (rows == one.expected).all()
+
+
+@cocotb.test()
 @cocotb.parametrize(
     fault=[
         {"rows": 0},
