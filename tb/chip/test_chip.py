@@ -149,7 +149,7 @@ async def test_data_port_errors(dut):
 async def test_refused_program(dut):
     host = Host(dut)
     await host.reset()
-    await host.load_program(1, [9])  # no such opcode
+    await host.load_program(1, [15])  # no such opcode
     await host.start(1)
     await ClockCycles(dut.clk, 20)
     assert int(dut.irq.value), "no interrupt for a refused program"
