@@ -34,7 +34,7 @@ def test_an_empty_file_is_the_default_chip(tmp_path):
         ('"hbm4"', '"hbm5"', "generation must be one of hbm4"),
         ('"hbm4"', '"hbm3d"', "has a controller clock of 0.625 ns; at 1 GHz a chip takes hbm4"),
         ("capacity = 4194304", "capacity = 5", "capacity must be a power of two"),
-        ("result_granules = 16384", "result_granules = 1", "chip.result_granules must be an integer from 64"),
+        ("result_granules = 32768", "result_granules = 1", "chip.result_granules must be an integer from 64"),
         ('name = "small"', 'name = "Small chip"', "chip.name must be lower-case"),
         ("[tile]", "[tile", "not a TOML file"),
         ("rows = 2", "rows = 17", "a mesh of 2 x 17 has 34 tiles; the host port serves at most 32"),
