@@ -155,7 +155,9 @@ def emitted(model: Model, directory: Path) -> list[Path]:
     if model.component is None:
         return []
     origin = inspect.getsourcefile(inspect.unwrap(model.component))
-    stamp_text = _digest(_hardware_digest(), model.key, Path(origin).read_bytes() if origin else b"")
+    # A testbench's own hardware may be in any file beside the one that names it.
+    beside = sorted(Path(origin).parent.glob("*.py")) if origin else []
+    stamp_text = _digest(_hardware_digest(), model.key, *(path.read_bytes() for path in beside))
     stamp, order = directory / "emitted.stamp", directory / "emitted.order"
     if stamp.exists() and order.exists() and stamp.read_text() == stamp_text:
         paths = [directory / line for line in order.read_text().splitlines()]

@@ -67,7 +67,8 @@ def test_sat_finds_what_random_operands_do_not() -> None:
 FAULTS = {
     "": None,
     "FLUSH_IN": {"subnormal_operand"},
-    "FLUSH_OUT": {"subnormal_result"},
+    # A subnormal operand with a subnormal product: read as zero it gives zero too, and that class is named first.
+    "FLUSH_OUT": {"subnormal_operand", "subnormal_result"},
     "PAYLOAD": {"nan_payload"},
     "UNSIGNED_ZERO": {"zero_sign"},
     "SATURATE": {"overflow_result"},

@@ -117,6 +117,7 @@ class HbmCore(wiring.Component):
             guard.valid.eq(taken),
             guard.address.eq(request.address),
             pace.valid.eq(taken),
+            pace.full.eq(reads.full | writes.full),
             guard.sparse.eq(pace.sparse),
             guard.hint.eq(request.hint),
             guard.last.eq(request.last),

@@ -128,8 +128,10 @@ class ArrivalPace(wiring.Component):
     --------------------
     valid : In
         A request is accepted at this clock.
+    full : In
+        A queue is full: if requests come far apart, it is for want of room.
     sparse : Out
-        Requests are at least `sparse_gap` clocks apart.
+        The last three requests were at least `sparse_gap` clocks apart. One long gap is a stream that was held up.
     start : Out
         A good clock to start a refresh; always high in dense traffic and in silence.
     late : Out
@@ -141,14 +143,15 @@ class ArrivalPace(wiring.Component):
 
     def __init__(self, config: HbmConfig):
         self._config = config
-        super().__init__({"valid": In(1), "sparse": Out(1), "start": Out(1), "late": Out(1)})
+        super().__init__({"valid": In(1), "full": In(1), "sparse": Out(1), "start": Out(1), "late": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         age, gap = Signal(range(self.SILENCE + 1), init=self.SILENCE), Signal(range(self.SILENCE + 1))
         m.d.sync += age.eq(Mux(self.valid, 0, age + (age != self.SILENCE)))
         with m.If(self.valid):
-            m.d.sync += [gap.eq(age), self.sparse.eq(age >= sparse_gap(self._config) - 1)]
+            least = sparse_gap(self._config) - 1
+            m.d.sync += [gap.eq(age), self.sparse.eq((age >= least) & (gap >= least) & ~self.full)]
         m.d.comb += [
             self.late.eq(age > gap),
             self.start.eq(

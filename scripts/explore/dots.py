@@ -22,6 +22,11 @@ VARIANT_GRAPHS = [
     for rows in ("booth", "and")
     for tree, adder in (("three_greedy", "arrival"), ("three_greedy", "arrival_2"), ("dadda", "arrival_4"))
 ]
+MAC_GRAPHS = [
+    {"kind": "compressor", "rows": "booth", "tree": tree, "adder": adder}
+    for tree in ("arrival", "wallace", "three_greedy")
+    for adder in ("arrival_1", "arrival_4", "serial")
+]
 KEPT = Path("build") / "explore" / effect.SPECIFICATION / "variant.json"
 
 
@@ -94,7 +99,7 @@ def _mac(recipe: Recipe) -> Figure:
     ]
     ours = [
         point
-        for graph in VARIANT_GRAPHS
+        for graph in MAC_GRAPHS
         for point in _points(
             graphs.render(graph, mac), mac, recipe, f"{graph['rows']} {graph['tree']} {graph['adder']}"
         )

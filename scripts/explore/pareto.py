@@ -39,7 +39,7 @@ def front(points: Sequence[dict], axes: Sequence[str] = ("area", "delay")) -> li
 def table(points: Sequence[dict], title: str, unit: str = "GE") -> Table:
     """For a terminal; `unit` is that of the areas."""
     result = Table(Column("candidate", no_wrap=True), "origin", "flavour", title=title, box=box.SIMPLE_HEAD)
-    for head in (f"area ({unit})", "delay (ps)", "energy (fJ/op)", "area x delay"):
+    for head in (f"area ({unit})", "delay (ps)", "energy (fJ/op)", "area x delay / 1000"):
         result.add_column(head, justify="right")
     for row in points:
         energy = "" if row["energy"] is None else f"{row['energy']:.1f}"
@@ -50,7 +50,7 @@ def table(points: Sequence[dict], title: str, unit: str = "GE") -> Table:
             f"{row['area']:.1f}",
             f"{row['delay']:.1f}",
             energy,
-            f"{row['area'] * row['delay']:.0f}",
+            f"{row['area'] * row['delay'] / 1000:.1f}",
         )
     return result
 

@@ -24,7 +24,7 @@ CONFIGURATIONS = ("hbm2a", "hbm2c", "hbm3d", "hbm4")
 # Sixteen banks of a stack serve the pages of a trace; two banks a page of 1 KiB then collide less often than four.
 MAPS = {"hbm3d": "c2 g1 c2 g c b r s"}
 CONTROLLERS = {
-    "hbm4": HbmConfig(capacity=4 << 20, scrub_interval=256, error_limit=8),
+    "hbm4": HbmConfig(capacity=4 << 20, scrub_interval=2048, error_limit=8),
     "hbm2": HbmConfig(
         generation="hbm2c", capacity=1 << 20, refresh="all_bank", read_queue=8, write_queue=6, write_buffer=8,
         prefetch=16, descriptors=1,

@@ -40,6 +40,7 @@ def turns(generator, rounds, lengths=LENGTHS):
 
 async def start(dut):
     dut.rst.value = 1
+    dut.arrive.value = 0
     start_clock(dut.clk)
     await ClockCycles(dut.clk, 2)
     dut.rst.value = 0
@@ -87,6 +88,33 @@ async def test_rate(dut):
     """Short turns and nobody slow: the sources' places together cover the round trip, most cycles deliver an item."""
     items, cycles = await gather(dut, [never() for _ in SOURCES], never(), rounds=16, lengths=(1, 2))
     assert cycles < 1.3 * items + 30, f"{items} items took {cycles} cycles"
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def test_barrier(dut):
+    """Over the mesh, beside a gather: nobody is released before everybody arrived, each once for each arrival."""
+    rounds, generator = 15, random.Random(SEED + 2)
+    other = cocotb.start_soon(gather(dut, [randomly(0.3, n) for n in range(len(SOURCES))], randomly(0.3, SEED)))
+    await ClockCycles(dut.clk, 4)
+    arrived, released, waits = [0] * CONFIG.nodes, [0] * CONFIG.nodes, [False] * CONFIG.nodes
+    while min(released) < rounds:
+        arrive = 0
+        for node in range(CONFIG.nodes):
+            able = not waits[node] and arrived[node] < rounds and int(dut.ready.value) >> node & 1
+            if able and generator.random() < 0.1:
+                arrive |= 1 << node
+                arrived[node] += 1
+                waits[node] = True
+        dut.arrive.value = arrive
+        await RisingEdge(dut.clk)
+        for node in range(CONFIG.nodes):
+            if int(dut.released.value) >> node & 1:
+                released[node] += 1
+                waits[node] = False
+                assert released[node] <= min(arrived), f"node {node} was released before everybody arrived"
+    dut.arrive.value = 0
+    await other
+    assert arrived == released == [rounds] * CONFIG.nodes
 
 
 class GatherEnvironment(uvm_env):

@@ -127,6 +127,7 @@ async def test_queued_commands(dut, pause):
     for first, second in (
         (Case(300, sink=True), Case(100, count=2, group=2)), (Case(60, group=1), Case(200, group=8, sink=True)),
         (Case(513), Case(300, key_size=96, group=4, latent=True)),
+        (Case(300), Case(700, window=200)),  # no left sibling, where the command before had one
     ):  # fmt: skip
         await tb.check(prepare(first, generator, 0), prepare(second, generator, 1))
 
