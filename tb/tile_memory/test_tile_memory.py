@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cocotb
 import numpy as np
+from amaranth.lib import data
 from cocotb.triggers import ClockCycles, First, RisingEdge
 
 from golden import model_fast, weights
@@ -26,6 +27,10 @@ CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
 CHIP = ChipConfig(tile=CONFIG)
 WORK = work_named(os.environ["TILE_WORK"])
 HOST = Destination(0, 0, 1)
+OUTGOING, WRITE = data.Layout.cast(Outgoing), data.Layout.cast(RemoteWrite)
+ADDRESS = data.Field(WRITE["address"].shape, OUTGOING["write"].offset + WRITE["address"].offset)
+ELEMENTS = OUTGOING["write"].offset + WRITE["data"].offset
+"""Where a granule's address and its elements are in what the tile sends."""
 NUMBERS = np.random.default_rng(int(os.environ.get("SERRANO_SEED", "1")))
 
 
@@ -106,8 +111,7 @@ async def collect(dut, memory: dict[int, int]) -> None:
         await edge
         if int(port.valid.value):
             bits = int(port.payload.value)
-            write = bits >> 25  # behind the destination: memory (2 bits), address (22), counter (2), elements (256)
-            memory[(write >> 2) & 0x3FFFFF] = (write >> 26) & ((1 << 256) - 1)
+            memory[bits >> ADDRESS.offset & (1 << ADDRESS.width) - 1] = bits >> ELEMENTS & (1 << 256) - 1
 
 
 async def run(dut, source: StreamSource, granules: int = 0) -> dict[str, int]:
