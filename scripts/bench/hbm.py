@@ -31,7 +31,7 @@ PEERS = {  # utilisation in percent at saturation, in the order of TRACES
 }
 PER_BANK = {"hbm2a_pb": 97, "hbm2c_pb": 97, "hbm3d_pb": 96, "hbm4_pb": 96}
 PER_BANK_TRACES = ("seq", "kv256", "kv1024", "kv4096")
-LOW_LOAD_P99 = {  # peers at 2 % load, all-bank refresh, nanoseconds; none ran HBM4
+LOW_LOAD_P99: dict[str, dict[str, float | None]] = {  # peers at 2 % load, all-bank refresh, nanoseconds; none ran HBM4
     "hbm2a_pb": {"seq": 307, "rand": 323, "kv256": 317, "rw11": 307, "conf": 304},
     "hbm2c_pb": {"seq": 303, "rand": 303, "kv256": 303, "rw11": 303},
     "hbm3d_pb": {"seq": 366, "rand": 382, "kv256": 374, "rw11": 391},
