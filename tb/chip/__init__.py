@@ -24,7 +24,7 @@ def model(config: ChipConfig) -> Model:
         component=lambda: SimulatedChip(config),
         sources=SOURCES,
         key=repr(config),
-        optimise="-O2",
+        optimise="-O1",
         compile_once=(f"array_row_{config.tile.key}", f"hbm_{config.name}", *vector),
     )
 

@@ -54,19 +54,23 @@ def trace_model(name: str, config: HbmConfig | None = None) -> Model:
     )  # fmt: skip
 
 
+# Short runs: a quick build is worth more than a fast model.
 def controller_model(name: str) -> Model:
     """A whole controller and its device, ports of the controller outside."""
     config = CONTROLLERS[name]
     return Model(
         name=f"hbm_controller_{name}", component=lambda: ControllerBench(config), sources=SOURCES, key=repr(config),
-        public=("hbm_device.fault", "hbm_device.corrupt", "hbm_device.fault_*"),
+        optimise="-O0", public=("hbm_device.fault", "hbm_device.corrupt", "hbm_device.fault_*"),
     )  # fmt: skip
 
 
 def device_model(name: str) -> Model:
     """The device alone."""
     config = DEVICES[name]
-    return Model(name=f"hbm_device_{name}", component=lambda: HbmDevice(config), sources=SOURCES, key=repr(config))
+    return Model(
+        name=f"hbm_device_{name}", component=lambda: HbmDevice(config), sources=SOURCES, key=repr(config),
+        optimise="-O0",
+    )  # fmt: skip
 
 
 def channels_model(channels: int) -> Model:

@@ -11,7 +11,7 @@ CONFIG = MeshConfig(3, 3, payload=unsigned(16))
 TESTBENCHES = [
     Testbench(
         name="router",
-        model=Model(name="router", component=lambda: Router(CONFIG), key=repr(CONFIG), optimise="-O1"),
+        model=Model(name="router", component=lambda: Router(CONFIG), key=repr(CONFIG), optimise="-O0"),
         module="tb.router.test_router",
     )
 ]

@@ -58,7 +58,7 @@ DEFAULT_SUITE = (
 
 def _bench(name: str, config: TileConfig) -> Testbench:
     slices = (f"attention_slice_{attention_size(config).key}",) if config.attention_rows else ()
-    model = Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O1", compile_once=slices)
+    model = Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O0", compile_once=slices)
     return Testbench(
         name=name,
         model=model,
