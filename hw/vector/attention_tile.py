@@ -7,16 +7,23 @@ from amaranth.lib.wiring import In, Out
 from hw.tile.array import Array
 from hw.tile.collect import WeightCollector
 from hw.tile.config import LANES
-from hw.tile.isa import WeightRange
+from hw.tile.isa import Block, WeightRange
 from hw.tile.issue import IssueStalls
 from hw.vector.append import AppendCommand, KvAppender, MemoryWrite
 from hw.vector.attention import AttentionEngine, VectorBusy
 from hw.vector.engine import result_layout
 from hw.vector.leaves import PAGES, AttentionCommand, AttentionSize
-from hw.vector.quantise_rows import ActivationWrite
 from hw.vector.slice_control import SinkLogit
 
-__all__ = ["AttentionTile"]
+__all__ = ["ActivationWrite", "AttentionTile"]
+
+
+class ActivationWrite(data.Struct):
+    """A block for the array's activation memories."""
+
+    row: unsigned(6)
+    address: unsigned(16)
+    block: Block
 
 
 class AttentionTile(wiring.Component):

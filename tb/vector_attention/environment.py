@@ -18,9 +18,9 @@ from golden.fp32_ops import INFINITY, NAN, Bits, from_float
 from hw.numerics.formats import ElementFormat
 from hw.tile.isa import WeightRange
 from hw.vector.append import AppendCommand, MemoryWrite
+from hw.vector.attention_tile import ActivationWrite
 from hw.vector.engine import result_layout
 from hw.vector.leaves import AttentionCommand, AttentionSize
-from hw.vector.quantise_rows import ActivationWrite
 from hw.vector.slice_control import SinkLogit
 from tb.common.clock import start_clock
 from tb.common.stream import StreamPort, StreamSink, StreamSource, encode, randomly
