@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-BENCH = "tile_2x2_formats"
+ARRAY, VECTOR, ATTENTION = ("tile", "tile_2x2_formats"), ("tile", "tile_2x4_attention"), ("vector_attention", "")
+"""Block and testbench that have to notice."""
 MUTANTS = {
     "destination of the next group": (
         "hw/tile/drain.py", "payload.destination.eq(destination)", "payload.destination.eq(job.destination)",
@@ -27,10 +28,41 @@ MUTANTS = {
     ),
     "blocks counted twice": ("hw/tile/sequencer.py", "taken.eq(instruction.count)", "taken.eq(0)"),
 }  # fmt: skip
+VECTOR_MUTANTS = {
+    "blocks of later passes over those of the first": (
+        "hw/tile/vector.py", "with m.If(~blocks | wrap)", "with m.If(~blocks)",
+    ),
+    "a move begins in the array row of the one before": (
+        "hw/tile/vector.py", "[row.eq(0), array_row.eq(0), line.eq(0)", "[row.eq(0), line.eq(0)",
+    ),
+    "a signal before the vector side is done": (
+        "hw/tile/sequencer.py", "self.quiet & ~jobs.o.valid & self.vector_idle", "self.quiet & ~jobs.o.valid",
+    ),
+    "all arrivals on one counter": ("hw/tile/sequencer.py", "(self.arrival_counter == index)", "(index == 0)"),
+    "weights fetched during an ATTEND": (
+        "hw/tile/sequencer.py", "(instruction.opcode == Opcode.ATTEND) & (allowed == 0)",
+        "(instruction.opcode == Opcode.ATTEND) & 0",
+    ),
+    "attention's rows behind those before": ("hw/tile/attention.py", "[begun.eq(0), count.eq(0)]", "begun.eq(0)"),
+    "every token at the first one's position": ("hw/tile/attention.py", "token.position + row", "token.position"),
+    "the cache read before it is written": ("hw/tile/tile.py", "return writer.idle", "return writer.idle | 1"),
+    "a block lost to the engine's": ("hw/tile/tile.py", "ready.eq(~array.local.write_enable)", "ready.eq(1)"),
+    "a granule lost to attention's row": ("hw/tile/tile.py", "with m.If(~to[Memory.RESULTS]):", "with m.If(1):"),
+}  # fmt: skip
+ATTENTION_MUTANTS = {
+    "later keys seen": ("hw/vector/slice.py", "(column < low) | (column >= high)", "column < low"),
+    "codes that are no numbers kept": ("hw/vector/kv.py", "Mux(none, 0, code)", "Mux(none & 0, 0, code)"),
+}  # fmt: skip
+CASES = [
+    pytest.param(bench, *mutant, id=name)
+    for bench, mutants in ((ARRAY, MUTANTS), (VECTOR, VECTOR_MUTANTS), (ATTENTION, ATTENTION_MUTANTS))
+    for name, mutant in mutants.items()
+]
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scripts", "test", "tile", "--bench", BENCH]
+def run(folder: Path, bench: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+    block, name = bench
+    command = [sys.executable, "-m", "scripts", "test", block, *(["--bench", name] if name else [])]
     return subprocess.run(command, cwd=folder, text=True, capture_output=True)
 
 
@@ -42,27 +74,26 @@ def copy(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_the_tile_passes_unchanged(copy):
-    done = run(copy)
+@pytest.mark.parametrize("bench", [ARRAY, VECTOR, ATTENTION], ids=lambda bench: bench[1] or bench[0])
+def test_the_design_passes_unchanged(copy, bench):
+    done = run(copy, bench)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_mutants_have_a_place(name):
-    path, old, _ = MUTANTS[name]
-    assert (ROOT / path).read_text().count(old) == 1, f"{path} no longer has the place that '{name}' changes"
+@pytest.mark.parametrize(("bench", "path", "old", "new"), CASES)
+def test_mutants_have_a_place(bench, path, old, new):
+    assert (ROOT / path).read_text().count(old) == 1, f"{path} no longer has the place that this mutant changes"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_broken_tile_is_noticed(copy, name):
-    path, old, new = MUTANTS[name]
+@pytest.mark.parametrize(("bench", "path", "old", "new"), CASES)
+def test_a_broken_design_is_noticed(copy, bench, path, old, new):
     source = copy / path
     text = source.read_text()
     source.write_text(text.replace(old, new))
     try:
-        done = run(copy)
+        done = run(copy, bench)
     finally:
         source.write_text(text)
-    assert done.returncode != 0, f"'{name}' went unnoticed"
+    assert done.returncode != 0, "the mutant went unnoticed"
     assert "failed" in done.stdout + done.stderr, done.stdout + done.stderr

@@ -81,7 +81,7 @@ def layer_share(tail: int, granules: int) -> Figure:
     tail: cycles of one key head's attention beyond its KV granules; granules: these granules. Both from RTL.
     """
     cycles = _measured("layer", LAYER_UNIT, LANES)
-    # On their way to the array rows go through the tile's quantiser: a beat a cycle beside the function, and its latency.
+    # On their way to the array rows go through the tile's quantiser: its latency beside the function.
     quantise = QuantiseLane.latency + 1 + 32 // LANES
     append = 2 * HEAD // LANES + QuantiseLane.latency + 1 + 7  # a beat a cycle, then the last of seven writes
     parts = {
