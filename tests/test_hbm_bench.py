@@ -1,0 +1,37 @@
+"""The HBM benchmark judges what it measured against the bars, and hides nothing."""
+
+import numpy as np
+import pytest
+
+from golden.hbm_traces import TRACES
+from scripts.bench import hbm
+
+
+@pytest.mark.parametrize("name", hbm.PEERS)
+@pytest.mark.parametrize("missing, holds", [(0.0, True), (0.04, False), (0.6, False)])
+def test_a_figure_below_the_peer_does_not_hold(
+    monkeypatch: pytest.MonkeyPatch, name: str, missing: float, holds: bool
+) -> None:
+    """Neither rounding nor a bound of the standard excuses a figure that a peer has reached."""
+    floors = dict(zip(TRACES, hbm.PEERS[name][1], strict=True))
+
+    def measured(_: str, workload: str) -> hbm.Run:
+        return hbm.Run((floors[workload] - missing) / 100, np.zeros(1), 0, 1.0, {})
+
+    monkeypatch.setattr(hbm, "saturated", measured)
+    assert [figure.holds for figure in hbm._saturation(name)] == [holds] * len(TRACES)
+
+
+def test_the_address_map_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hbm, "saturated", lambda *_: hbm.Run(1.0, np.zeros(1), 0, 1.0, {}))
+    assert all("address map c2 g1 c2 g c b r s" in figure.how for figure in hbm._saturation("hbm3d"))
+    assert all("default address map" in figure.how for figure in hbm._saturation("hbm2a"))
+
+
+@pytest.mark.parametrize(
+    "accepted, reads, returned, lost", [(10, 6, 6, 0), (9, 6, 7, 2), (11, 6, 5, 2), (10, 6, 7, 1), (8, 6, 6, 2)]
+)
+def test_what_is_lost_is_not_made_up_for(accepted: int, reads: int, returned: int, lost: int) -> None:
+    """An answer too many does not cancel a request that was lost."""
+    result = {"accepted": accepted, "reads": reads, "returned": returned}
+    assert hbm.lost_requests(10, result) == lost
