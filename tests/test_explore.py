@@ -18,6 +18,7 @@ from scripts.explore.judge import Candidate, block, correctness, judge_named
 from scripts.explore.measure import Recipe
 from scripts.explore.prefix import GraphError
 from scripts.explore.session import Budget, Session
+from scripts.verify import sandbox
 
 
 @pytest.mark.parametrize("name", prefix.CLASSICAL)
@@ -149,6 +150,7 @@ def test_budgets(text: str, want: tuple) -> None:
     ],
 )
 def test_bad_input_is_one_clear_line(options: list[str], message: str, tmp_path: Path) -> None:
+    sandbox.available()
     found = CliRunner().invoke(cli.app, [*options, "--archive", str(tmp_path / "a.sqlite"), "--out", str(tmp_path)])
     assert found.exit_code == 2 and message in found.output, found.output
     assert len(found.output.strip().splitlines()) == 1
@@ -156,6 +158,7 @@ def test_bad_input_is_one_clear_line(options: list[str], message: str, tmp_path:
 
 def test_another_library_begins_a_new_series(tmp_path: Path) -> None:
     """What another recipe judged is not taken for done."""
+    sandbox.available()
     options = ["--block", "add_u4", "--budget", "2", "--archive", str(tmp_path / "a.sqlite"), "--out", str(tmp_path)]
     liberty = tmp_path / "half.lib"
     liberty.write_text(Recipe().library.replace("area : 2.0;", "area : 1.9;"))

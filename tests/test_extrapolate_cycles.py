@@ -193,13 +193,20 @@ def test_energy_is_a_band_and_adds_up(chip):
     assert energy(Step(), chip).total == (0, 0)
 
 
-def test_unpacker_limits_narrow_weights():
-    """One block a cycle: 8-bit blocks take 33/32 granules, so memory is the limit; 4-bit ones 17/32, so it is not."""
+def test_unpacker_takes_a_granule_a_cycle():
+    """A block or two a granule: memory is the limit, and at one block a cycle it would not be for 4-bit weights."""
     wide, narrow = work(1, 2880, 2880, TILE, 1), work(1, 2880, 2880, TILE, 1, bits=4.25)
-    assert wide.unpack == narrow.unpack == 2880 * 90
-    assert PLAIN.bound(wide) == PLAIN.memory_factor * wide.stream
-    assert PLAIN.bound(narrow) == narrow.unpack
-    assert work(1, 2880, 2880, replace(TILE, blocks_per_cycle=2.0), 1, bits=4.25).unpack == narrow.unpack / 2
+    assert wide.unpack == narrow.unpack == 2880 * 90 / 2
+    for part in (wide, narrow):
+        assert PLAIN.bound(part) == PLAIN.memory_factor * part.stream
+    slow = work(1, 2880, 2880, replace(TILE, blocks_per_cycle=1.0), 1, bits=4.25)
+    assert PLAIN.bound(slow) == slow.unpack == 2 * narrow.unpack
+
+
+def test_blocks_a_cycle_are_the_hardwares():
+    from hw.tile.unpack import blocks_at_once
+
+    assert TILE.blocks_per_cycle == blocks_at_once(("E2M1",))
 
 
 def test_buffered_weights_shorten_the_first_product():

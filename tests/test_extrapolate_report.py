@@ -97,6 +97,14 @@ def test_slower_memory_is_not_taken_for_a_slower_formula(summary):
     assert 0.4 < quantities(other[0])[name]["value"] / quantities(base[0])[name]["value"] < 0.6
 
 
+def test_the_note_says_what_this_run_computed_outside(summary):
+    assert "Outside the RTL in this run: RMSNorm, RoPE, softmax, SwiGLU." in extrapolate(summary)[0]["note"]
+    whole = {**summary, "outside_rtl": [{"what": "tokenisation", "where": "golden model"}]}
+    note = extrapolate(whole)[0]["note"]
+    assert "Outside the RTL in this run: tokenisation." in note
+    assert "SwiGLU" not in note
+
+
 def test_too_few_runs_and_missing_fields_are_one_line(summary):
     with pytest.raises(DescriptionError, match="too few runs"):
         extrapolate({**summary, "products": summary["products"][:1]})

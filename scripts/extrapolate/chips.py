@@ -33,8 +33,8 @@ def _ordered(owner: object, *names: str) -> None:
 class TileShape:
     """Array of `rows` x `columns` block-dot units, `slots` outputs a column, pseudo-channels, vector lanes.
 
-    `blocks_per_cycle`: weight blocks that the unpacker gives in a cycle for each channel; 1 in the RTL, which limits
-    formats narrower than 8 bits.
+    `blocks_per_cycle`: weight blocks that the unpacker gives in a cycle for each channel; 2 in the RTL, which takes a
+    granule a cycle: a block of 8-bit elements or two of 4-bit ones.
     """
 
     rows: int
@@ -42,7 +42,7 @@ class TileShape:
     slots: int
     channels: int = 1
     lanes: int = 8
-    blocks_per_cycle: float = 1.0
+    blocks_per_cycle: float = 2.0
 
     def __post_init__(self) -> None:
         _positive(self, "rows", "columns", "slots", "channels", "lanes", "blocks_per_cycle")

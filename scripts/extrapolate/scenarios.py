@@ -36,9 +36,9 @@ WORDS = {
 
 SMALL_BAND = (
     "layers as measured, output layer by formula, attention, gather and vector functions assumed; "
-    "high: products alone, low: with the waits for the host and twice what is assumed"
+    "high: products alone, low: with the measured waits for activations and twice what is assumed"
 )
-ON_HOST = "Norms, attention and SwiGLU ran on the host in this run; their cycles are assumed."
+BETWEEN = "What happens between the products is assumed, and measured as waits for activations at the low end."
 BY_FORMULA = "cycle formula from this run; attention, network, links and vector functions assumed, halved and doubled"
 BURST = "32 bytes in the burst time of the configured generation (hw/hbm/timing.py), in whole cycles"
 EVENTS = "events times published energies, scaled to 3 nm"
@@ -66,7 +66,7 @@ def extrapolate(summary: Mapping[str, Any], chip: Chip | None = None) -> list[Sc
     """
     simulated, found = measured(summary)
     constants = fit(found)
-    small = small_scenario(summary["products"], found, simulated, constants)
+    small = small_scenario(summary, found, simulated, constants)
     described = chip or chips.load("full_size")
     return [small, *(large_scenario(shapes.load(name), name, described, constants) for name in LARGE)]
 
@@ -89,9 +89,10 @@ def _formula(constants: Constants) -> list[Quantity]:
 
 
 def small_scenario(
-    products: Sequence[Mapping[str, Any]], found: Sequence[Run], chip: Chip, constants: Constants
+    summary: Mapping[str, Any], found: Sequence[Run], chip: Chip, constants: Constants
 ) -> Scenario:
     """SmolLM2 on the chip that ran: measured layer cycles times its layers, the rest by formula."""
+    products = summary["products"]
     model = shapes.load("smollm2_135m")
     context = max((record["M"] for record in products if record["mode"] == "prefill"), default=0) + 1
     own = sum(run.cycles for run in found if run.mode == "decode")
@@ -118,7 +119,9 @@ def small_scenario(
         *_prefill(found, context - 1, model, chip),
         *_formula(constants),
     ]
-    note = f"One pseudo-channel a tile, KV cache of {context} positions. {ON_HOST}"
+    outside = "; ".join(part["what"] for part in summary["outside_rtl"])
+    note = f"One pseudo-channel a tile, KV cache of {context} positions. Outside the RTL in this run: "
+    note += f"{outside or 'nothing'}. {BETWEEN}"
     return {"model": model.name, "chip": chip.name, "note": note, "quantities": rows}
 
 
