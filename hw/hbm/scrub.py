@@ -38,7 +38,7 @@ class ErrorLog(wiring.Component):
     irq : Out
         Level: an uncorrectable error, or `config.error_limit` corrected ones (0: never), since reset or `clear`.
     clear : In
-        `irq`, `lost` and the count of corrected errors go to zero; records stay.
+        `irq`, `lost` and the count of corrected errors go to zero; records stay. An error of the same clock stays too.
     """
 
     def __init__(self, config: HbmConfig):
@@ -70,16 +70,16 @@ class ErrorLog(wiring.Component):
             self.repair.eq(seen & ~failed & ~scrub),
             self.repair_address.eq(record.address),
         ]
+        # What is seen in the clock of a `clear` is news: it counts from zero.
         limit = self._config.error_limit
         count = Signal(range(limit + 1))
-        m.d.sync += self.irq.eq(~self.clear & (self.irq | (seen & failed) | ((limit > 0) & (count == limit))))
-        with m.If(self.clear):
-            m.d.sync += [self.lost.eq(0), count.eq(0)]
-        with m.Elif(seen):
-            m.d.sync += [
-                self.lost.eq(self.lost + (~log.i.ready & ~self.lost.all())),
-                count.eq(count + (~failed & (count != limit))),
-            ]
+        lost_before, count_before = Signal.like(self.lost), Signal.like(count)
+        m.d.comb += [lost_before.eq(Mux(self.clear, 0, self.lost)), count_before.eq(Mux(self.clear, 0, count))]
+        m.d.sync += [
+            self.irq.eq((~self.clear & (self.irq | ((limit > 0) & (count == limit)))) | (seen & failed)),
+            self.lost.eq(lost_before + (seen & ~log.i.ready & ~lost_before.all())),
+            count.eq(count_before + (seen & ~failed & (count_before != limit))),
+        ]
         return m
 
 
