@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 
 from hw.vector import leaves
 from scripts.formal import attention
-from scripts.formal.noc_engine import prove
+from scripts.formal.engine import prove
 
 
 def mutant(module: types.ModuleType, old: str, new: str) -> types.ModuleType:

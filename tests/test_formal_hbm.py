@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 
 from hw.hbm import banks, queue, refresh
 from scripts.formal import hbm
-from scripts.formal.noc_engine import prove
+from scripts.formal.engine import prove
 
 QUICK = ("RC", "WTRL", "RFCPB")
 

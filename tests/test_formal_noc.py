@@ -10,7 +10,7 @@ from hw.noc import MeshConfig, arbiter, edge, router
 from hw.noc.axi import order
 from hw.noc.route import legal
 from scripts.formal import noc
-from scripts.formal.noc_engine import prove
+from scripts.formal.engine import prove
 
 SMALL = MeshConfig(2, 2, payload=2, classes=1, depth=2)
 

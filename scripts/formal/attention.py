@@ -1,25 +1,18 @@
-"""The order of attention's work as a harness with an output `bad`, for `scripts.formal.noc_engine.prove`."""
+"""The order of attention's work as a harness with an output `bad`, for `scripts.formal.engine.prove`."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, ResetSignal, Signal, Value
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.vector import leaves
+from scripts.formal.engine import require
 
 __all__ = ["LeavesInOrder"]
 
 LEAF_BITS = 2
 """Bits of the leaf numbers that are free."""
-
-
-def _property(m: Module, bad: Signal, holds: Value, assume: Value) -> None:
-    """`bad` where `holds` is low, every assumption has held so far, and there was no reset."""
-    broken, fine = Signal(reset_less=True), Signal()
-    m.d.comb += fine.eq(assume & ~ResetSignal())
-    m.d.sync += broken.eq(broken | ~fine)
-    m.d.comb += bad.eq(~holds & fine & ~broken)
 
 
 class LeavesInOrder(wiring.Component):
@@ -60,5 +53,5 @@ class LeavesInOrder(wiring.Component):
         with m.Elif(taken):
             m.d.comb += holds.eq((count != 0) & (what == waiting[0]))
             m.d.sync += [count.eq(count - 1), waiting[0].eq(waiting[1])]
-        _property(m, self.bad, holds, (self.first <= self.last) | ~self.offered)
+        require(m, self.bad, holds, (self.first <= self.last) | ~self.offered)
         return m

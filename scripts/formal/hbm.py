@@ -1,4 +1,4 @@
-"""Properties of the HBM controller's parts as harnesses with an output `bad`, for `noc_engine.prove`.
+"""Properties of the HBM controller's parts as harnesses with an output `bad`, for `scripts.formal.engine.prove`.
 
 The banks and the times are few and small, so that the proofs end; the hardware is the same at any size, since its
 constants are data. Every environment is free: any command that the block calls legal may come at any clock.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,6 +18,7 @@ from hw.hbm.mask import lowest, one_hot
 from hw.hbm.queue import RequestQueue
 from hw.hbm.refresh import PerBankRefresh
 from hw.hbm.timing import Cycles
+from scripts.formal.engine import require
 
 __all__ = ["RULES", "SMALL", "BankRule", "BankStates", "OverdueIsServed", "QueueKeeps", "RefreshDebt"]
 
@@ -83,14 +84,6 @@ def only(name: str) -> SimpleNamespace:
     return SimpleNamespace(cycles=Cycles(**alone), timing=SMALL.timing)
 
 
-def _bad(m: Module, bad: Signal, broken: Value, assume: Value = Const(1)) -> None:
-    """`bad` where `broken` holds while every assumption has held, without a reset."""
-    failed, fine = Signal(reset_less=True), Signal()
-    m.d.comb += fine.eq(assume & ~ResetSignal())
-    m.d.sync += failed.eq(failed | ~fine)
-    m.d.comb += bad.eq(broken & fine & ~failed)
-
-
 class _Commands(wiring.Component):
     """`BankState` under a free choice among the commands that it calls legal, one a slot and clock."""
 
@@ -141,7 +134,7 @@ class BankRule(_Commands):
                 younger = _grown(ages[k - 1], rule.distance) if k else 1
                 m.d.sync += age.eq(Mux(first, younger, _grown(age, rule.distance)))
             broken.append(second & (ages[-1] < rule.distance))
-        _bad(m, self.bad, Cat(broken).any())
+        require(m, self.bad, ~Cat(broken).any())
         return m
 
 
@@ -159,7 +152,7 @@ class BankStates(_Commands):
         m.d.sync += opened.eq((opened | issued["act"]) & ~issued["pre"])
         wrong = (issued["act"] | issued["refresh"] | issued["refresh_all"]) & opened
         wrong = wrong | ((issued["read"] | issued["write"] | issued["pre"]) & ~opened)
-        _bad(m, self.bad, wrong.any())
+        require(m, self.bad, ~wrong.any())
         return m
 
 
@@ -189,7 +182,7 @@ class RefreshDebt(wiring.Component):
         blocked = dut.hold.any() & ~(dut.hold & self.able).any()
         m.d.sync += waited.eq(Mux(blocked, waited + 1, 0))
         low, high = -banks, dut.FORCE * banks + 3
-        _bad(m, self.bad, (dut.debt < low) | (dut.debt > high), waited < self.WAIT)
+        require(m, self.bad, (dut.debt >= low) & (dut.debt <= high), waited < self.WAIT)
         return m
 
 
@@ -224,7 +217,7 @@ class QueueKeeps(wiring.Component):
         m.d.sync += [level.eq(level + push - take), inside.eq((inside | (push & mark)) & ~leaves)]
         wrong = (leaves & ~inside) | (dut.empty & inside)
         wrong = wrong | (dut.empty != (level == 0)) | (dut.full != (level == self.DEPTH))
-        _bad(m, self.bad, wrong)
+        require(m, self.bad, ~wrong)
         return m
 
 
@@ -286,5 +279,5 @@ class OverdueIsServed(wiring.Component):
                 strict.eq(strict | self.overdue), waited.eq(waited + (strict & (waited <= self._bound))),
                 refreshes.eq(Mux(strict, refreshes + refresh.any(), 0)),
             ]  # fmt: skip
-        _bad(m, self.bad, waited > self._bound)
+        require(m, self.bad, waited <= self._bound)
         return m

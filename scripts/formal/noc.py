@@ -1,8 +1,8 @@
-"""Properties of the network's parts as harnesses with an output `bad`, for `scripts.formal.noc_engine.prove`."""
+"""Properties of the network's parts as harnesses with an output `bad`, for `scripts.formal.engine.prove`."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, ResetSignal, Shape, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,16 +14,9 @@ from hw.noc.edge import EdgeChannels
 from hw.noc.flit import Direction, flit_layout
 from hw.noc.route import FLOWS, legal
 from hw.noc.router import InputPort, OutputPort, Router
+from scripts.formal.engine import require
 
 __all__ = ["ArbiterFairness", "ChannelCredits", "EdgeCredits", "IdOrdering", "RouterFlow", "UrgentLimit"]
-
-
-def _property(m: Module, bad: Signal, holds: Value, assume: Value = Const(1)) -> None:
-    """`bad` where `holds` is low, every assumption has held so far, and there was no reset."""
-    broken, fine = Signal(reset_less=True), Signal()
-    m.d.comb += fine.eq(assume & ~ResetSignal())
-    m.d.sync += broken.eq(broken | ~fine)
-    m.d.comb += bad.eq(~holds & fine & ~broken)
 
 
 class ArbiterFairness(wiring.Component):
@@ -58,7 +51,7 @@ class ArbiterFairness(wiring.Component):
             m.d.sync += inside.eq(dut.grant & ~self.tail)  # whose packet is under way
         one_hot = (dut.grant & (dut.grant - 1)[: self.size]) == 0
         sound = one_hot & ((dut.grant & ~self.request) == 0) & (dut.grant.any() == self.request.any())
-        _property(m, self.bad, sound & ~(asks & ~wins & (dut.grant & lost_to & ~inside).any()))
+        require(m, self.bad, sound & ~(asks & ~wins & (dut.grant & lost_to & ~inside).any()))
         return m
 
 
@@ -91,7 +84,7 @@ class UrgentLimit(wiring.Component):
         with m.If(starts):
             m.d.sync += passed.eq(Mux(over, passed + 1, 0))
         early = starts & urgent & ~granted_urgent & (passed != self.limit)
-        _property(m, self.bad, (passed <= self.limit) & ~(over & (passed == self.limit)) & ~early)
+        require(m, self.bad, (passed <= self.limit) & ~(over & (passed == self.limit)) & ~early)
         return m
 
 
@@ -141,7 +134,7 @@ class ChannelCredits(wiring.Component):
             holds &= (spent <= config.depth) & ~(arrives & (spent == config.depth)) & ~(back & (spent == 0))
             holds &= (stored <= config.depth) & ~(arrives & (stored == config.depth))
             holds &= spent == stored + back
-        _property(m, self.bad, holds)
+        require(m, self.bad, holds)
         return m
 
 
@@ -183,7 +176,7 @@ class EdgeCredits(wiring.Component):
         arrives = far.receive.valid & far.receive.payload.full
         m.d.sync += stored.eq(stored + arrives - leaves)
         fits = ~(leaves & (owed == self.config.depth)) & ~(near.i[0].credit & (room == self.config.depth))
-        _property(m, self.bad, (stored <= self.depth) & fits)
+        require(m, self.bad, (stored <= self.depth) & fits)
         return m
 
 
@@ -217,7 +210,7 @@ class IdOrdering(wiring.Component):
         with m.Elif(~early.any() & self.pick):
             m.d.sync += [early.eq(where), identity.eq(self.id)]
         sound = ~(where & dut.active).any() & (dut.oldest.any() == dut.active.any())
-        _property(m, self.bad, sound & ~(late & dut.oldest).any() & ((early & ~dut.active) == 0))
+        require(m, self.bad, sound & ~(late & dut.oldest).any() & ((early & ~dut.active) == 0))
         return m
 
 
@@ -279,7 +272,7 @@ class RouterFlow(wiring.Component):
             m.d.sync += fed.eq(1)
         with m.If(leaves & (out.payload == 1)):
             m.d.sync += seen.eq(1)
-        _property(m, self.bad, ~leaves | Mux(seen, out.payload == 2, (out.payload == 0) | (out.payload == 1)), assume)
+        require(m, self.bad, ~leaves | Mux(seen, out.payload == 2, (out.payload == 0) | (out.payload == 1)), assume)
         return m
 
     def _member(self, flit: Value) -> Value:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyosys
+from amaranth.hdl import Const, Module, ResetSignal, Signal, Value
 from amaranth.lib import wiring
 
 from hw.emit import emit
 
-__all__ = ["Verdict", "prove"]
+__all__ = ["Verdict", "prove", "require"]
 
 ABC = Path(pyosys.__file__).with_name("yosys-abc")
 # Merging what is equal in every reachable state makes a proof of 120 s one of 6 s, and now and then one of 15 s one of
@@ -30,6 +31,14 @@ class Verdict:
     holds: bool | None
     registers: int
     text: str
+
+
+def require(m: Module, bad: Signal, holds: Value, assume: Value = Const(1)) -> None:
+    """Drive `bad`: high where `holds` is low, every assumption has held so far, and there is no reset. All 1 bit."""
+    broken, fine = Signal(reset_less=True), Signal()
+    m.d.comb += fine.eq(assume & ~ResetSignal())
+    m.d.sync += broken.eq(broken | ~fine)
+    m.d.comb += bad.eq(~holds & fine & ~broken)
 
 
 def _run(command: list[str], directory: Path, seconds: float) -> str:
