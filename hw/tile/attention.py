@@ -43,7 +43,7 @@ class AttentionPath(wiring.Component):
     pages_enable, pages_address, pages_data: an entry of the page table.
     ranges, granules, jobs, blocks, array: as those of `AttentionEngine`.
     rows: granules for the vector memory.
-    error: a command was refused since reset.
+    error: the command that has been taken was refused; valid with `attend.ready`.
     """
 
     def __init__(self, config: TileConfig):

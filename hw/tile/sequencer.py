@@ -8,6 +8,7 @@ from golden.formats import FORMATS, pair_problem
 from golden.weights import frame_granules
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
+from hw.tile.attention import attention_size
 from hw.tile.config import TileConfig
 from hw.tile.drain import Outgoing
 from hw.tile.isa import (
@@ -62,7 +63,7 @@ class Sequencer(wiring.Component):
     quiet: the array has nothing under way and nothing to send.
     vector, moves, append: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
     attend: for the attention engine; settled: all weights that were asked for have been taken; refused: the engine
-        refused a command.
+        refused the command that it takes in this cycle.
     page_enable, page: an entry of the page table.
     awaiting: the executor waits for arrivals; vector_busy: for the vector side.
     running, done, error: state of the program; `done` and `error` hold until the next start.
@@ -110,7 +111,7 @@ class Sequencer(wiring.Component):
             write.addr.eq(self.write_address),
             write.data.as_value().eq(self.write_data),
         ]
-        passed = Signal()  # the executor goes past an ATTEND
+        passed = Signal()  # the executor goes past an ATTEND; one that is refused stops both readers
         self._fetcher(m, program.read_port(), passed)
         self._executor(m, program.read_port(), passed)
         return m
@@ -151,6 +152,21 @@ class Sequencer(wiring.Component):
                 known = move.element.as_value().matches(*(ElementFormat[n].value for n in config.quantised_formats))
                 with m.If(quantise & ~known):
                     m.d.comb += error.eq(TileError.FORMAT)
+        if config.attention_rows:
+            append, size = _seen_as(AppendInstruction, instruction.as_value()), attention_size(config)
+            token = append.token
+            wrong = (
+                (append.rows == 0)
+                | (token.key_blocks == 0)
+                | (token.value_groups == 0)
+                | (token.value_groups > size.max_value_groups)
+                | (token.latent & (token.value_groups > token.key_blocks))
+            )
+            with m.If(append.opcode == Opcode.APPEND):
+                with m.If(wrong):
+                    m.d.comb += error.eq(TileError.SIZE)
+                with m.If(~token.element.as_value().matches(*(ElementFormat[n].value for n in size.formats))):
+                    m.d.comb += error.eq(TileError.FORMAT)
         return error
 
     def _pairs(self) -> list[Const]:
@@ -178,10 +194,12 @@ class Sequencer(wiring.Component):
                     m.d.comb += descriptor.payload.length.eq(frames * frame_granules(FORMATS[name]))
         sent_descriptor, sent_matrix = Signal(), Signal()
         allowed, passing = Signal(13), Signal()  # ATTENDs that the executor is past and the fetcher is not
+        refused = self.attend.valid & self.attend.ready & self.refused
+        stopped = Signal()
         with m.If(self.start):
-            m.d.sync += allowed.eq(0)
+            m.d.sync += [allowed.eq(0), stopped.eq(0)]
         with m.Else():
-            m.d.sync += allowed.eq(allowed + passed - passing)
+            m.d.sync += [allowed.eq(allowed + passed - passing), stopped.eq(stopped | refused)]
         with m.FSM(name="fetcher"):
             with m.State("STOPPED"):
                 with m.If(self.start):
@@ -196,7 +214,8 @@ class Sequencer(wiring.Component):
                 with m.Elif(instruction.opcode == Opcode.MATMUL):
                     m.next = "SEND"
                 with m.Elif((instruction.opcode == Opcode.ATTEND) & (allowed == 0)):
-                    m.next = "EXAMINE"
+                    with m.If(stopped):
+                        m.next = "STOPPED"
                 with m.Else():
                     m.d.comb += passing.eq(instruction.opcode == Opcode.ATTEND)
                     m.d.sync += read.addr.eq(read.addr + 1)
@@ -263,7 +282,7 @@ class Sequencer(wiring.Component):
                             self._attention(m, read.data.as_value(), finished, advance, passed)
                         with m.Default():
                             m.next = "STOP"
-                with m.If(advance & ~(passed & self.refused)):
+                with m.If(advance):
                     m.d.sync += read.addr.eq(read.addr + 1)
                     m.next = "READ"
             with m.State("STOP"):
@@ -296,7 +315,7 @@ class Sequencer(wiring.Component):
     def _attention(self, m: Module, word: Value, finished: Value, advance: Signal, passed: Signal) -> None:
         """The cases of PAGE, APPEND and ATTEND. An ATTEND begins when everything before it is done."""
         append, attend = _seen_as(AppendInstruction, word), _seen_as(AttendInstruction, word)
-        begun = Signal()
+        begun, taken = Signal(), Signal()
         m.d.comb += [self.append.payload.eq(append), self.attend.payload.eq(attend)]
         m.d.comb += self.page.eq(_seen_as(PageInstruction, word))
         with m.Case(Opcode.PAGE):
@@ -307,10 +326,11 @@ class Sequencer(wiring.Component):
             m.d.comb += [
                 self.vector_busy.eq(1),
                 self.attend.valid.eq(begun),
-                advance.eq(begun & self.attend.ready),
-                passed.eq(advance),
+                taken.eq(begun & self.attend.ready),
+                passed.eq(taken & ~self.refused),
+                advance.eq(passed),
             ]
             m.d.sync += begun.eq(Mux(begun, ~self.attend.ready, finished & self.settled))
-            with m.If(advance & self.refused):
+            with m.If(taken & self.refused):
                 m.d.sync += self.error.eq(TileError.SIZE)
                 m.next = "STOP"

@@ -64,8 +64,8 @@ class AttentionEngine(wiring.Component):
     array: the array's local port.
     output: rows of the result in FP32, a beat of eight channels at a time.
     busy: a command runs or waits; vector: what the slices do.
-    error: a command was refused since reset: no rows, no blocks, no leaf, more of one than the build holds, or a
-        format that is not in the build. It is taken and does nothing; the next one runs.
+    error: the last command taken was refused: no rows, no blocks, no leaf, more of one than the build holds, or a
+        format that is not in the build. It does nothing; the next one runs.
     """
 
     def __init__(self, size: AttentionSize):
@@ -125,7 +125,7 @@ class AttentionEngine(wiring.Component):
         return m
 
     def _accepted(self, m: Module, sender: "OutputSender") -> stream.Interface:
-        """The commands that can be done; the others are taken and set `error`."""
+        """The commands that can be done; the others are taken. `error` says which the last one was."""
         command, size = self.command.payload, self.size
         accepted = stream.Signature(AttentionCommand).create(path=("accepted",))
         refused, known, under_way = Signal(), Signal(), Signal(5)
@@ -149,8 +149,8 @@ class AttentionEngine(wiring.Component):
             self.busy.eq(self.command.valid | (under_way != 0)),
         ]
         m.d.sync += under_way.eq(under_way + (accepted.valid & accepted.ready) - sender.done)
-        with m.If(self.command.valid & refused):
-            m.d.sync += self.error.eq(1)
+        with m.If(self.command.valid & self.command.ready):
+            m.d.sync += self.error.eq(refused)
         return accepted
 
     def _slices(self, m: Module, unpacker: KvUnpacker, receiver: Receiver, merge: MergeSequencer, sender) -> Signal:

@@ -12,11 +12,21 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pyuvm
+from amaranth.lib import data
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
+from hw.tile.attention_program import Append, Attend
 from hw.tile.drain import Outgoing
-from hw.tile.isa import Memory, MoveInstruction, Opcode, RemoteWrite, TileError
+from hw.tile.isa import (
+    AppendInstruction,
+    AttendInstruction,
+    Memory,
+    MoveInstruction,
+    Opcode,
+    RemoteWrite,
+    TileError,
+)
 from hw.tile.program import Await, Halt, encode
 from hw.tile.vector_program import Rows, Send, Vector
 from tb.common.clock import start_clock
@@ -145,21 +155,47 @@ async def test_back_to_back_then_quiet(dut):
         assert not tb.found, "the tile sent something while it had nothing to do"
 
 
+def changed(word, name, value, layout=MoveInstruction):
+    """An instruction with another value in a field; a dot leads into a field of a field."""
+    offset, shape = 0, layout
+    for part in name.split("."):
+        field = data.Layout.cast(shape)[part]
+        offset, shape = offset + field.offset, field.shape
+    return word & ~(((1 << field.width) - 1) << offset) | value << offset
+
+
+def refused_attention(work):
+    """APPENDs and an ATTEND that the tile cannot do, and why; behind it a product, whose weights nobody may take."""
+    size = CONFIG.attention_channels
+    append = Append(1, 0, Rows(0, 0), size, size).words(CONFIG)[0]
+    groups = size // 32
+    wrong = [
+        {"rows": 0}, {"token.key_blocks": 0}, {"token.value_groups": 0}, {"token.value_groups": groups + 1},
+        {"token.latent": 1, "token.key_blocks": groups - 1}, {"token.element": 15},
+    ]  # fmt: skip
+    cases = []
+    for fields in wrong:
+        word = append
+        for name, value in fields.items():
+            word = changed(word, name, value, AppendInstruction)
+        cases.append(([word], TileError.FORMAT if "token.element" in fields else TileError.SIZE))
+    attend = changed(Attend(1, 1, 0, size, size, 0, 0).words(CONFIG)[0], "command.rows", 0, AttendInstruction)
+    product = encode(CONFIG, work.matmul(1, 64, 32, 0, Rows(0, 4), HOST))
+    return [*cases, ([attend, product, attend], TileError.SIZE)]
+
+
 @cocotb.test()
 async def test_refusals(dut):
     """What the vector side cannot do stops the tile with an error, sends nothing, and the next program runs."""
     tb = VectorTB(dut)
     await tb.reset()
-    work = VectorWork(CONFIG, SEED)
+    work, refused = VectorWork(CONFIG, SEED), VectorWork(CONFIG, SEED + 1)
     work.rotate(2, 32)
+    if CONFIG.attention_rows:
+        work.half_layer(1, 64, 32)
+        work.attend(5, 1, 2, 64)
     good = work.finish()
     send = Send(1, 1, Rows(0, 0), HOST, 0, 0).words(CONFIG)[0]
-    fields = MoveInstruction.as_shape()
-
-    def changed(word, name, value):
-        field = fields[name]
-        return word & ~(((1 << field.width) - 1) << field.offset) | value << field.offset
-
     quantise = changed(send, "opcode", Opcode.QUANTISE.value)
     places, vector = Vector(1, 8, Rows(0), result=Rows(0)).words(CONFIG)
     no_rows = vector & ~(((1 << 16) - 1) << 20)
@@ -168,8 +204,10 @@ async def test_refusals(dut):
         ([changed(quantise, "element", 15)], TileError.FORMAT), ([places, no_rows], TileError.SIZE),
         ([11], TileError.OPCODE),
     ]  # fmt: skip
+    if CONFIG.attention_rows:
+        cases += refused_attention(refused)
     for words, error in cases:
-        await tb.load(work, [*words, send, encode(CONFIG, Halt())])
+        await tb.load(refused, [*words, send, encode(CONFIG, Halt())])
         await tb.start()
         await tb.done()
         await ClockCycles(dut.clk, 20)
