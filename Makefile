@@ -56,7 +56,7 @@ explore: .environment-dev ## search circuit variants of BLOCK within BUDGET (PRO
 test: .environment-dev ## run the whole test suite (LONG=1: also what takes minutes)
 	@$(RUN) test
 
-test-%: .environment-dev ## run the testbenches of one block (BENCH, TEST, SEED, WAVES)
+test-%: .environment-dev ## run the testbenches of one block (BENCH, TEST, SEED, WAVES, VARIANT)
 	@$(RUN) test $*
 
 bench-%: .environment-dev ## measure the figures of one area (LONG=1: on the larger sizes too)

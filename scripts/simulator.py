@@ -29,6 +29,7 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import Verilator as CocotbVerilator
 
 from hw.emit import emit
+from hw.variants import SWITCH, switch_arguments
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -141,7 +142,7 @@ def _digest(*parts: str | bytes) -> str:
 def _hardware_digest() -> str:
     """Digest of every source that can decide the emitted Verilog (golden tables are read by the hardware too)."""
     files = sorted([*(ROOT / "hw").rglob("*.py"), *(ROOT / "hw").rglob("*.toml"), *(ROOT / "golden").rglob("*.py")])
-    variant = os.environ.get("SERRANO_VARIANT")  # the one input of the hardware that is not in the repository
+    variant = os.environ.get(SWITCH)  # the one input of the hardware that is not in the repository
     chosen = Path(variant).read_bytes() if variant and Path(variant).is_file() else b""
     return _digest(*(part for path in files for part in (str(path.relative_to(ROOT)), path.read_bytes())), chosen)
 
@@ -353,15 +354,21 @@ def check(testbench: Testbench, seed: int = 1, test: str | None = None, waves: b
     results = run(testbench, seed, test, waves)
     failed = [result for result in results if not result.passed]
     if failed:
-        block = testbench.module.split(".")[1]
         lines = [
-            f"{result.test} failed: {result.message}\n"
-            f"  seed {seed}; rerun: make test-{block} BENCH={testbench.name} "
-            f"TEST={shlex.quote(result.test.removeprefix(testbench.module + '.'))} SEED={seed}"
+            f"{result.test} failed: {result.message}\n  seed {seed}; rerun: {_rerun(testbench, result.test, seed)}"
             for result in failed
         ]
         raise SimulatorError("\n".join(lines))
     return results
+
+
+def _rerun(testbench: Testbench, test: str, seed: int) -> str:
+    """The line that runs one test again. The block is the folder that names the testbench: modules can be shared."""
+    named = (block for block, benches in discover().items() if testbench.name in [bench.name for bench in benches])
+    block = next(named, testbench.module.split(".")[1])
+    test = test.removeprefix(f"{testbench.module}.")
+    words = ["make", f"test-{block}", f"BENCH={testbench.name}", f"TEST={test}", f"SEED={seed}", *switch_arguments()]
+    return shlex.join(words)
 
 
 def discover() -> dict[str, list[Testbench]]:

@@ -79,6 +79,7 @@ def test_figures_of_a_pipelined_unit() -> None:
 
 
 def test_the_switch_changes_fitting_units_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SWITCH, raising=False)
     plain, mixed = FormatSet(["MXINT8"]), FormatSet(["MXINT8", "E4M3"])
     assert type(block_dot(plain)) is BlockDot  # the default
     gates = variant.gates({"kind": "compressor", "rows": "booth"}, "dot_s8x32")

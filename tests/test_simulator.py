@@ -128,3 +128,11 @@ def test_a_model_is_built_once_and_a_missing_test_is_an_error(build_folder):
     assert (folder / "built.stamp").stat().st_mtime_ns == stamp
     with pytest.raises(SimulatorError):
         simulator.run(Testbench(name="outer", model=model, module="tb.no_such_module"))
+
+
+def test_the_rerun_line_names_the_folder_that_has_the_testbench(monkeypatch):
+    bench = next(bench for bench in simulator.discover()["exp2"])
+    line = simulator._rerun(bench, f"{bench.module}.test_specials/idle=0.0", 3)
+    assert line == "make test-exp2 BENCH=exp2 TEST=test_specials/idle=0.0 SEED=3"
+    monkeypatch.setenv("SERRANO_VARIANT", "my variant.json")
+    assert simulator._rerun(bench, "test_random", 1).endswith(" SEED=1 'VARIANT=my variant.json'")

@@ -6,7 +6,7 @@ package knows nothing of how a circuit was found; `make explore` writes the file
 """
 
 from hw.variants.circuit import Gates, PipelinedCircuit, VariantBlockDot, crossings, levels, thrifty_cuts
-from hw.variants.selected import SWITCH, VariantError, VariantFile, read, selected, write
+from hw.variants.selected import SWITCH, VariantError, VariantFile, read, selected, switch_arguments, write
 
 __all__ = [
     "SWITCH",
@@ -19,6 +19,7 @@ __all__ = [
     "levels",
     "read",
     "selected",
+    "switch_arguments",
     "thrifty_cuts",
     "write",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from hw.numerics.formats import FormatSet
 from hw.variants.circuit import KINDS, Gates, VariantBlockDot
 
-__all__ = ["SCHEMA", "SWITCH", "VariantError", "VariantFile", "read", "selected", "write"]
+__all__ = ["SCHEMA", "SWITCH", "VariantError", "VariantFile", "read", "selected", "switch_arguments", "write"]
 
 SCHEMA = "serrano.variant/1"
 SWITCH = "SERRANO_VARIANT"
@@ -51,6 +51,12 @@ class VariantFile:
     def block_dot(self, formats: FormatSet) -> VariantBlockDot:
         """The block dot around this circuit; raises ValueError where it does not fit."""
         return VariantBlockDot(formats, self, self.cuts)
+
+
+def switch_arguments() -> list[str]:
+    """What a command line needs beside its own arguments to run with the circuit of this one."""
+    path = os.environ.get(SWITCH, "")
+    return [f"VARIANT={path}"] if path else []
 
 
 def write(path: Path, specification: str, cuts: tuple[int, ...], gates: Gates, notes: dict) -> None:

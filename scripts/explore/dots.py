@@ -6,7 +6,6 @@ straight pipeline, which `scripts.verify.pipeline` checks), so that both are the
 """
 
 import dataclasses
-from pathlib import Path
 
 from golden.specifications import Specification
 from scripts.explore import effect, graphs, measure, pareto
@@ -27,7 +26,6 @@ MAC_GRAPHS = [
     for tree in ("arrival", "wallace", "three_greedy")
     for adder in ("arrival_1", "arrival_4", "serial")
 ]
-KEPT = Path("build") / "explore" / effect.SPECIFICATION / "variant.json"
 
 
 def _combinational(unit: Netlist) -> Netlist:
@@ -112,7 +110,6 @@ def in_the_tile(best: list[tuple[str, Netlist]], recipe: Recipe) -> list[Figure]
     """`explore.tile_*` and `explore.chip_*`: change in percent, and the noise floor of the synthesis."""
     found = effect.effect(best, recipe)
     models = effect.carried(found)
-    effect.keep(found, dict(best)[found.variant.name], KEPT, recipe)
     lines = effect.notes(found, models)
     area, delay, spent = (100 * value for value in found.noise)
     old, new = found.hand.unit, found.variant.unit

@@ -150,7 +150,7 @@ def carried(found: Effect, summary: Path = SUMMARY) -> list[dict[str, Any]]:
     """Rate and watts of each model before and after; empty where there is no run of `make sim` to start from."""
     from scripts.extrapolate import chips, shapes
     from scripts.extrapolate.cycles import fit
-    from scripts.extrapolate.energy import energy
+    from scripts.extrapolate.energy import energy, mac_parts, watts_of
     from scripts.extrapolate.scenarios import LARGE, measured, request
     from scripts.published import published
 
@@ -160,9 +160,7 @@ def carried(found: Effect, summary: Path = SUMMARY) -> list[dict[str, Any]]:
     chip = chips.load("full_size")
     slow = max(found.clock_ps, found.variant.unit.delay) / max(found.clock_ps, found.hand.unit.delay)
     faster = dataclasses.replace(chip, clock_hz=int(chip.clock_hz / slow))
-    integer = published("energy.int8_multiply_45").number + published("energy.int32_add_45").number
-    share = integer / (integer + published("energy.fp32_add_45").number / 32)
-    scale = 1 - share * (1 - found.energy_ratio)
+    scale = 1 - mac_parts()[0] / sum(mac_parts()) * (1 - found.energy_ratio)
     inputs, outputs = (round(published(f"inferencex.mean_{end}").number) for end in ("input", "output"))
     rows = []
     for name in LARGE:
@@ -172,11 +170,9 @@ def carried(found: Effect, summary: Path = SUMMARY) -> list[dict[str, Any]]:
             _, each, step = request(model, on, constants, inputs, outputs)
             spent = energy(step, on)
             low, high = spent.arithmetic
-            whole = dataclasses.replace(spent, arithmetic=(low * factor, high * factor)).total
             row[f"rate_{when}"] = 1 / each
-            row[f"watts_{when}"] = tuple(
-                part / each / on.domain.chips + static
-                for part, static in zip(whole, on.power.static_watts, strict=True)
+            row[f"watts_{when}"] = watts_of(
+                dataclasses.replace(spent, arithmetic=(low * factor, high * factor)), on, each
             )
         rows.append(row)
     return rows
@@ -188,16 +184,18 @@ def table(found: Effect, rows: int, columns: int, models: Sequence[dict[str, Any
     for head in ("what", "by hand", "variant", "change"):
         made.add_column(head, justify="left" if head == "what" else "right")
 
-    def row(what: str, before: float, after: float, unit: str, digits: int = 0) -> None:
+    def row(what: str, before: float, after: float, unit: str, digits: int = 0, noise: float = 0.0) -> None:
         change = 100 * (after / before - 1)
         text = "no change" if abs(change) < 0.005 else f"{change:+.2f} %"
+        text += " (within the noise)" if 0.005 <= abs(change) < 100 * noise else ""
         made.add_row(what, f"{before:,.{digits}f} {unit}", f"{after:,.{digits}f} {unit}", text)
 
     old, new = found.hand.unit, found.variant.unit
-    row("block dot, area with flip-flops", old.area, new.area, "GE")
+    area, delay, spent = found.noise
+    row("block dot, area with flip-flops", old.area, new.area, "GE", noise=area)
     row("block dot, flip-flops", old.flops, new.flops, "")
-    row("block dot, longest stage", old.delay, new.delay, "ps")
-    row("block dot, energy on SmolLM2's operands", (old.energy or 0) / 1e3, (new.energy or 0) / 1e3, "pJ", 2)
+    row("block dot, longest stage", old.delay, new.delay, "ps", noise=delay)
+    row("block dot, energy on SmolLM2's operands", (old.energy or 0) / 1e3, (new.energy or 0) / 1e3, "pJ", 2, spent)
     before, after = (found.tile_area(chosen, rows, columns) / 1e3 for chosen in (found.hand, found.variant))
     row(f"tile of {rows} x {columns}, arithmetic", before, after, "kGE", 1)
     before, after = (max(found.clock_ps, unit.delay) for unit in (old, new))

@@ -18,7 +18,7 @@ from scripts.verify.netlist import Netlist
 TREES = {
     "dadda": lambda made: trees.dadda(made.heights),
     "wallace": lambda made: trees.wallace(made.heights),
-    "arrival": lambda made: trees.by_arrival(made.heights, arrival=made.arrival),
+    "arrival": lambda made: trees.by_arrival(made.heights, made.arrival),
     "three_greedy": lambda made: trees.three_greedy(made.heights, made.arrival),
 }
 TABLE_BITS = 12

@@ -55,39 +55,20 @@ def _numbered(heights: Sequence[int]) -> tuple[list[list[int]], list[Element], i
     return columns, [], count
 
 
-def by_arrival(
-    heights: Sequence[int],
-    generator: random.Random | None = None,
-    chance: float = 0.0,
-    half: float = 1.0,
-    arrival: Sequence[float] | None = None,
-) -> list[Element]:
-    """Column by column, the earliest nets first (three-greedy); the latest goes to the fast pin.
+def by_arrival(heights: Sequence[int], arrival: Sequence[float] | None = None) -> list[Element]:
+    """Column by column, full adders on the earliest nets; the latest goes to the fast pin.
 
-    `chance`: how often a later net is taken instead of an earliest one. `half`: chance of a full adder, not a half
-    adder, on the last three nets of a column. `arrival`: one time a net, in delays of an XOR gate.
+    `arrival`: one time a net, in delays of an XOR gate.
     """
-    generator = generator or random.Random(0)
     columns, elements, count = _numbered(heights)
     times = {net: (arrival[net] if arrival else 0.0) for nets in columns for net in nets}
     for place in range(len(columns)):
         queue = [(times[net], net) for net in columns[place]]
         heapq.heapify(queue)
-
-        def take() -> int:
-            if chance and len(queue) > 3 and generator.random() < chance:
-                index = generator.randrange(min(len(queue), 6))
-                item = sorted(queue)[index]
-                queue.remove(item)
-                heapq.heapify(queue)
-                return item[1]
-            return heapq.heappop(queue)[1]
-
         while len(queue) > 2:
-            pair = len(queue) == 3 and half < 1 and generator.random() > half
-            pins = sorted((take() for _ in range(2 if pair else 3)), key=times.__getitem__)
-            elements.append(("h" if pair else "f", *pins))
-            sums, carries = element_times("h" if pair else "f", [times[pin] for pin in pins])
+            pins = [heapq.heappop(queue)[1] for _ in range(3)]
+            elements.append(("f", *pins))
+            sums, carries = element_times("f", [times[pin] for pin in pins])
             for net, time, column in ((count, sums, place), (count + 1, carries, place + 1)):
                 times[net] = time
                 if column == place:
@@ -105,7 +86,7 @@ def three_greedy(
     generator: random.Random | None = None,
     chance: float = 0.0,
 ) -> list[Element]:
-    """Column by column, the earliest nets first, two left in every column: Oklobdzija's three-dimensional method.
+    """Column by column, the earliest nets first, two left in every column: Stelling's three-greedy method.
 
     A column with an odd number of nets begins with a half adder on the two earliest, so that no late carry has to be
     summed up again. The lowest `ripple` columns are brought down to one net instead, which spares as many bits of the

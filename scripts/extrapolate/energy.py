@@ -45,11 +45,17 @@ class Energy:
         return sum(p[0] for p in parts) / efficiency, sum(p[1] for p in parts) / efficiency
 
 
+def mac_parts() -> tuple[float, float]:
+    """Picojoules of a multiply-accumulate at 45 nm: product and sum, and its share of the block's FP32 accumulate."""
+    integer = _figure("energy.int8_multiply_45") + _figure("energy.int32_add_45")
+    return integer, _figure("energy.fp32_add_45") / 32
+
+
 def energy(step: Step, chip: Chip) -> Energy:
     """Energy of `step` on `chip`."""
     picojoule = 1e-12
     logic, sram = _logic_scale(), _sram_scale()
-    mac = _figure("energy.int8_multiply_45") + _figure("energy.int32_add_45") + _figure("energy.fp32_add_45") / 32
+    mac = sum(mac_parts())
     # A weight passes a queue; an activation block is read once for the columns of a row, and once for each block dot
     # of a column an FP32 accumulator is read and written.
     block_dots = step.macs / 32
@@ -72,6 +78,11 @@ def energy(step: Step, chip: Chip) -> Energy:
 
 def watts(step: Step, chip: Chip, seconds: float) -> Band:
     """Power of one chip while it repeats `step` every `seconds`; what flows when nothing happens is included."""
-    low, high = energy(step, chip).total
+    return watts_of(energy(step, chip), chip, seconds)
+
+
+def watts_of(spent: Energy, chip: Chip, seconds: float) -> Band:
+    """Power of one chip whose domain spends that much every `seconds`, static power included."""
+    low, high = spent.total
     chips = chip.domain.chips
     return low / seconds / chips + chip.power.static_watts[0], high / seconds / chips + chip.power.static_watts[1]

@@ -88,9 +88,7 @@ def _formula(constants: Constants) -> list[Quantity]:
     ]
 
 
-def small_scenario(
-    summary: Mapping[str, Any], found: Sequence[Run], chip: Chip, constants: Constants
-) -> Scenario:
+def small_scenario(summary: Mapping[str, Any], found: Sequence[Run], chip: Chip, constants: Constants) -> Scenario:
     """SmolLM2 on the chip that ran: measured layer cycles times its layers, the rest by formula."""
     products = summary["products"]
     model = shapes.load("smollm2_135m")

@@ -16,6 +16,7 @@ from golden.compiler import Plan, lower
 from golden.layer import LayerPlan, lower_layer
 from golden.smollm2 import ModelFileError
 from hw.config import DEFAULT, ChipConfig, ConfigError, load
+from hw.variants import switch_arguments
 from scripts.extrapolate import extrapolate
 from scripts.figures import Figure, commit, record
 from scripts.sim.measure import first_difference, product_records
@@ -116,7 +117,7 @@ def _command(path: Path, prompt: str, layer: int, seed: int) -> str:
         parts.append(f"CONFIG={path}")
     if prompt != DEFAULT_PROMPT:
         parts.append(f"PROMPT={prompt}")
-    return shlex.join([*parts, f"LAYER={layer}", f"SEED={seed}"])
+    return shlex.join([*parts, f"LAYER={layer}", f"SEED={seed}", *switch_arguments()])
 
 
 def _summary(

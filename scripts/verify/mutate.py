@@ -103,9 +103,8 @@ def score(
 ) -> Score:
     """Hold `count` mutants of a right netlist to the specification, as `verify` does.
 
-    First `vectors` operand sets, then sixteen times as many; what they leave is exhausted (or tested on 2^24 sets), and
-    what that leaves is
-    compared with the right netlist by SAT: equivalent, or missed.
+    First `vectors` operand sets, then sixteen times as many; what they leave is compared with the right netlist by
+    SAT, and what that does not settle is exhausted (or tested on 2^24 sets).
     """
     stages = [_stage(specification, vectors, seed), _stage(specification, 16 * vectors, seed + 1)]
     result = Score()
