@@ -6,7 +6,10 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Axi4LiteSignature", "Axi4Signature", "Burst", "Response", "burst_layout"]
+__all__ = [
+    "Axi4LiteSignature", "Axi4Signature", "Burst", "Response", "burst_layout", "read_beat_layout",
+    "write_answer_layout", "write_beat_layout",
+]  # fmt: skip
 
 
 class Response(enum.Enum, shape=2):
@@ -32,6 +35,21 @@ def burst_layout(address_bits: int, id_bits: int) -> data.StructLayout:
         {"id": unsigned(id_bits), "addr": unsigned(address_bits), "len": unsigned(8), "size": unsigned(3),
          "burst": Burst}
     )  # fmt: skip
+
+
+def write_beat_layout(data_bits: int) -> data.StructLayout:
+    """A beat on the W channel."""
+    return data.StructLayout({"data": data_bits, "strb": data_bits // 8, "last": 1})
+
+
+def write_answer_layout(id_bits: int) -> data.StructLayout:
+    """An answer on the B channel."""
+    return data.StructLayout({"id": id_bits, "resp": Response})
+
+
+def read_beat_layout(data_bits: int, id_bits: int) -> data.StructLayout:
+    """A beat on the R channel."""
+    return data.StructLayout({"id": id_bits, "data": data_bits, "resp": Response, "last": 1})
 
 
 def _check_width(what: str, width: int, allowed: range | tuple[int, ...]) -> None:

@@ -11,11 +11,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Burst, Response, burst_layout
+from hw.axi import Burst, Response, burst_layout, read_beat_layout, write_answer_layout, write_beat_layout
 from hw.fifo import StreamFifo
 
 from .config import HbmConfig
-from .interface import GRANULE_BITS
+from .interface import GRANULE_BITS, GranuleRequest
 from .stream import StreamReader
 
 __all__ = ["AxiReadEngine", "AxiWriteEngine"]
@@ -52,7 +52,7 @@ class AxiReadEngine(wiring.Component):
     ar : In
         Stream of `burst_layout`.
     r : Out
-        Stream of `id`, `data`, `resp`, `last`.
+        Stream of `read_beat_layout`.
     read, slot, fill, fill_slot, fill_data, fill_error :
         As in `StreamReader`.
     """
@@ -61,10 +61,10 @@ class AxiReadEngine(wiring.Component):
         self._config = config
         self._layout = burst_layout(address_bits, id_bits)
         self._reader = StreamReader(config, depth, 2)
-        beat = data.StructLayout({"id": id_bits, "data": GRANULE_BITS, "resp": Response, "last": 1})
         passed = ("read", "slot", "fill", "fill_slot", "fill_data", "fill_error")
         super().__init__({
-            "ar": In(stream.Signature(self._layout)), "r": Out(stream.Signature(beat)), "busy": Out(1),
+            "ar": In(stream.Signature(self._layout)),
+            "r": Out(stream.Signature(read_beat_layout(GRANULE_BITS, id_bits))), "busy": Out(1),
             **{name: self._reader.signature.members[name] for name in passed},
         })  # fmt: skip
 
@@ -146,9 +146,9 @@ class AxiWriteEngine(wiring.Component):
     Interface attributes
     --------------------
     aw, w, b : In, In, Out
-        Streams of `burst_layout`; `data`, `strb`, `last`; `id`, `resp`.
+        Streams of `burst_layout`, `write_beat_layout`, `write_answer_layout`.
     request : Out
-        Stream of `write`, `address`; `request_data` with it.
+        Stream of `GranuleRequest`; `request_data` with it.
     fill, fill_data, fill_error : In
         Data of the read.
     """
@@ -158,10 +158,9 @@ class AxiWriteEngine(wiring.Component):
         self._layout = burst_layout(address_bits, id_bits)
         super().__init__({
             "aw": In(stream.Signature(self._layout)),
-            "w": In(stream.Signature(data.StructLayout(
-                {"data": GRANULE_BITS, "strb": GRANULE_BITS // 8, "last": 1}))),
-            "b": Out(stream.Signature(data.StructLayout({"id": id_bits, "resp": Response}))),
-            "request": Out(stream.Signature(data.StructLayout({"write": 1, "address": config.address_bits}))),
+            "w": In(stream.Signature(write_beat_layout(GRANULE_BITS))),
+            "b": Out(stream.Signature(write_answer_layout(id_bits))),
+            "request": Out(stream.Signature(GranuleRequest(config))),
             "request_data": Out(GRANULE_BITS),
             "fill": In(1), "fill_data": In(GRANULE_BITS), "fill_error": In(1), "busy": Out(1),
         })  # fmt: skip

@@ -103,7 +103,7 @@ class EdgeChannels(wiring.Component):
                 buffer.write.eq(link.valid & (link.channel == channel)),
                 buffer.write_data.eq(link.flit),
                 arbiter.request[index].eq(buffer.valid & (places != 0)),
-                arbiter.urgent[index].eq(int(channel // self.config.channels in self.config.urgent)),
+                arbiter.urgent[index].eq(int(channel in self.config.urgent)),
                 popped.eq(arbiter.grant[index] & queue.i.ready),
                 buffer.pop.eq(popped),
             ]
@@ -137,7 +137,7 @@ class EdgeChannels(wiring.Component):
                     buffer.write.eq(self.receive.valid & came.full & (came.channel == index)),
                     buffer.write_data.eq(came.flit),
                     arbiter.request[channel].eq(buffer.valid & (room != 0)),
-                    arbiter.urgent[channel].eq(int(channel // self.config.channels in self.config.urgent)),
+                    arbiter.urgent[channel].eq(int(channel in self.config.urgent)),
                     buffer.pop.eq(arbiter.grant[channel]),
                     left[index].eq(arbiter.grant[channel]),
                 ]

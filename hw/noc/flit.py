@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Shape
+from amaranth.hdl import Shape, ValueLike
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from hw.noc.config import MeshConfig
 
-__all__ = ["Direction", "Kind", "LinkSignature", "TrafficClass", "destination_layout", "flit_layout", "header_layout"]
+__all__ = [
+    "Direction", "Kind", "LinkSignature", "TrafficClass", "destination_layout", "endpoint_layout", "flit_layout",
+    "header_layout", "to_endpoint",
+]  # fmt: skip
 
 
 class TrafficClass(enum.IntEnum):
@@ -62,18 +65,28 @@ def destination_layout(config: MeshConfig) -> data.StructLayout:
     return data.StructLayout(fields)
 
 
+def endpoint_layout(config: MeshConfig) -> data.StructLayout:
+    """Place of an endpoint: node (x, y) and its local port."""
+    return data.StructLayout({"x": config.x_width, "y": config.y_width, "port": config.port_width})
+
+
+def to_endpoint(destination: data.View, x: ValueLike, y: ValueLike, port: ValueLike) -> list:
+    """Assignments that make `destination` (of `destination_layout`) the one endpoint (x, y, port)."""
+    nodes = {"x_first": x, "x_last": x, "y_first": y, "y_last": y}
+    return [destination[name].eq(value) for name, value in (nodes | {"port": port}).items()]
+
+
 def header_layout(config: MeshConfig) -> data.StructLayout:
     """The header that every flit has.
 
-    `destination`; `source` (x, y, port: the network fills it in); `traffic` (class: the network fills it in); `kind`;
-    `last` (last flit of a packet). All flits of a packet have the same destination. A flit that goes to several nodes
+    `destination`; `source` (an `endpoint_layout`) and `traffic` (class), which the network fills in; `kind`; `last`
+    (last flit of a packet). All flits of a packet have the same destination. A flit that goes to several nodes
     is switched as a packet of its own, whatever `last` says, and `last` arrives as it was sent.
     """
-    source = data.StructLayout({"x": config.x_width, "y": config.y_width, "port": config.port_width})
     return data.StructLayout(
         {
             "destination": destination_layout(config),
-            "source": source,
+            "source": endpoint_layout(config),
             "traffic": bits_for(max(1, config.classes - 1)),
             "kind": Kind,
             "last": 1,

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.fifo import StreamFifo
 from hw.noc.arbiter import Arbiter
 from hw.noc.config import MeshConfig
-from hw.noc.flit import Kind, flit_layout
+from hw.noc.flit import Kind, flit_layout, to_endpoint
 
 __all__ = ["GatherCollector", "GatherSource", "item_layout"]
 
@@ -66,7 +66,7 @@ class GatherSource(wiring.Component):
             sent.eq(self.send.valid & self.send.ready),
         ]
         m.d.sync += places.eq(places + Mux(more, self.depth // 2, 0) - sent)
-        _address(m, self.send.payload.header, self.collector)
+        m.d.comb += to_endpoint(self.send.payload.header.destination, *self.collector)
         m.d.comb += [
             self.send.payload.header.kind.eq(Mux(self.i.payload.last, Kind.GATHER_LAST, Kind.GATHER)),
             self.send.payload.header.last.eq(1),
@@ -160,9 +160,4 @@ class GatherCollector(wiring.Component):
             m.d.comb += arbiter.request[index].eq(free >= batch)
             m.d.sync += free.eq(free + freed[index] - Mux(granted[index], batch, 0))
             with m.If(arbiter.grant[index]):
-                _address(m, flits.i.payload.header, place)
-
-
-def _address(m: Module, header: data.View, place: Place) -> None:
-    goal, (x, y, port) = header.destination, place
-    m.d.comb += [goal.x_first.eq(x), goal.x_last.eq(x), goal.y_first.eq(y), goal.y_last.eq(y), goal.port.eq(port)]
+                m.d.comb += to_endpoint(flits.i.payload.header.destination, *place)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from golden.noc import gather_bound, goodput_ratio, path, spread_bound, tree
+from hw.noc import MeshConfig
 from hw.noc.link import frame_beats
 from scripts.figures import Figure
 from scripts.simulator import run
@@ -73,7 +74,7 @@ def qos_figures(urgent: Path, plain: Path) -> list[Figure]:
                     "<= 1.05",
                     reference=f"alone {alone} cycles; beside bulk without urgency {ordinary / alone:.2f} times that",
                     how=f"{runs[worst]} cycles beside packets of 16 flits at an offered load of 1.0; worst of "
-                    f"{', '.join(BULK)} and 3 seeds ({worst[0]}); 2 classes, urgent_limit 64",
+                    f"{', '.join(BULK)} and 3 seeds ({worst[0]}); 2 classes, urgent_limit {MeshConfig.urgent_limit}",
                 )
             )
     return figures

@@ -9,11 +9,9 @@ from amaranth.lib import data
 
 from hw.axi import Axi4Signature, Burst, Response
 from hw.noc.config import MeshConfig
-from hw.noc.flit import flit_layout, header_layout
+from hw.noc.flit import endpoint_layout, flit_layout, header_layout, to_endpoint
 
-__all__ = [
-    "BEATS", "AxiNetworkConfig", "Region", "answer_layout", "beat_layout", "head_layout", "make_flit", "resize",
-]  # fmt: skip
+__all__ = ["BEATS", "AxiNetworkConfig", "Region", "answer_layout", "beat_layout", "head_layout", "make_flit"]
 
 BEATS = 16  # most beats of a packet: FIXED and WRAP bursts have no more, INCR bursts are split
 PAGE = 4096  # no burst crosses a multiple of this
@@ -135,30 +133,20 @@ def answer_layout(config: AxiNetworkConfig) -> data.StructLayout:
     return data.StructLayout(fields)
 
 
-def resize(value: Value, width: int) -> Value:
-    """`value` with exactly `width` bits."""
-    value = Value.cast(value)
-    return value[:width] if len(value) >= width else value | Const(0, width)
-
-
 def make_flit(
     m: Module, config: AxiNetworkConfig, name: str, goal: data.View, kind: Value, last: Value, payload: Value
 ) -> Signal:
     """A flit to the endpoint `goal` (x, y, port)."""
     flit = Signal(flit_layout(config.mesh), name=name)
     header = Signal(header_layout(config.mesh), name=f"{name}_header")
-    where = header.destination
     m.d.comb += [
-        where.x_first.eq(goal.x), where.x_last.eq(goal.x), where.y_first.eq(goal.y), where.y_last.eq(goal.y),
-        where.port.eq(goal.port), Value.cast(header.kind).eq(kind), header.last.eq(last),
-        flit.header.eq(header), Value.cast(flit.payload).eq(payload),
-    ]  # fmt: skip
+        *to_endpoint(header.destination, goal.x, goal.y, goal.port),
+        Value.cast(header.kind).eq(kind),
+        header.last.eq(last),
+        flit.header.eq(header),
+        Value.cast(flit.payload).eq(payload),
+    ]
     return flit
-
-
-def endpoint_layout(config: MeshConfig) -> data.StructLayout:
-    """Place of an endpoint, as the header's `source` has it."""
-    return data.StructLayout({"x": config.x_width, "y": config.y_width, "port": config.port_width})
 
 
 def decode(m: Module, config: AxiNetworkConfig, name: str, burst: data.View) -> tuple[data.View, Signal]:

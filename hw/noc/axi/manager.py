@@ -6,11 +6,12 @@ from amaranth.hdl import Module, Mux, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.axi import read_beat_layout, write_answer_layout
 from hw.fifo import StreamFifo
 from hw.noc.arbiter import Arbiter
-from hw.noc.axi.config import AxiNetworkConfig, answer_layout, resize
-from hw.noc.axi.reads import ManagerReads, read_beat_layout
-from hw.noc.axi.writes import ManagerWrites, write_answer_layout
+from hw.noc.axi.config import AxiNetworkConfig
+from hw.noc.axi.reads import ManagerReads
+from hw.noc.axi.writes import ManagerWrites
 from hw.noc.flit import Kind, flit_layout
 
 __all__ = ["AxiManagerBridge"]
@@ -86,9 +87,8 @@ class AxiManagerBridge(wiring.Component):
             self.receive.ready.eq(1),
         ]
         flit = self.receive.payload
-        answer = resize(flit.payload, answer_layout(self.config).as_shape().width)
         for part, kind in ((reads, Kind.READ), (writes, Kind.WRITE)):
             m.d.comb += [
-                Value.cast(part.answer).eq(answer),
+                Value.cast(part.answer).eq(Value.cast(flit.payload)),  # its low bits
                 part.answered.eq(self.receive.valid & (flit.header.kind == kind)),
             ]

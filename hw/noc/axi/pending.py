@@ -6,10 +6,10 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Response
-from hw.noc.axi.config import BEATS, AxiNetworkConfig, answer_layout, endpoint_layout
+from hw.axi import Response, read_beat_layout
+from hw.noc.axi.config import BEATS, AxiNetworkConfig, answer_layout
 from hw.noc.axi.order import IdOrder
-from hw.noc.axi.reads import read_beat_layout
+from hw.noc.flit import endpoint_layout
 
 __all__ = ["Pending", "reply_layout"]
 
@@ -39,7 +39,6 @@ class Pending(wiring.Component):
 
     def __init__(self, config: AxiNetworkConfig):
         self.config = config
-        self._place = endpoint_layout(config.mesh)
         width = config.target_id_width
         start = data.StructLayout({"id": width, "slot": config.slot_width, "beats": range(BEATS)})
         super().__init__(

@@ -6,18 +6,13 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Response, burst_layout
+from hw.axi import Response, burst_layout, read_beat_layout
 from hw.noc.arbiter import Arbiter
 from hw.noc.axi.config import BEATS, AxiNetworkConfig, answer_layout, decode, head_layout, make_flit
 from hw.noc.axi.order import IdOrder
 from hw.noc.flit import Kind, flit_layout
 
-__all__ = ["ManagerReads", "following_address", "read_beat_layout"]
-
-
-def read_beat_layout(data_width: int, id_width: int) -> data.StructLayout:
-    """A beat on the R channel."""
-    return data.StructLayout({"id": id_width, "data": data_width, "resp": Response, "last": 1})
+__all__ = ["ManagerReads", "following_address"]
 
 
 def following_address(burst: data.View, beats: int) -> Value:

@@ -6,12 +6,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Response, burst_layout
+from hw.axi import Response, burst_layout, write_beat_layout
 from hw.fifo import StreamFifo
 from hw.noc.arbiter import Arbiter
-from hw.noc.axi.config import BEATS, AxiNetworkConfig, beat_layout, head_layout, make_flit, resize
+from hw.noc.axi.config import BEATS, AxiNetworkConfig, beat_layout, head_layout, make_flit
 from hw.noc.axi.pending import Pending, reply_layout
-from hw.noc.axi.writes import write_beat_layout
 from hw.noc.flit import Kind, flit_layout
 
 __all__ = ["AxiTargetBridge"]
@@ -102,8 +101,8 @@ class AxiTargetBridge(wiring.Component):
         beat = Signal(beat_layout(config))
         room = Signal()  # for all beats of a packet: once begun, it never waits for the target
         m.d.comb += [
-            Value.cast(head).eq(resize(flit.payload, len(Value.cast(head)))),
-            Value.cast(beat).eq(resize(flit.payload, len(Value.cast(beat)))),
+            Value.cast(head).eq(Value.cast(flit.payload)),  # each its low bits
+            Value.cast(beat).eq(Value.cast(flit.payload)),
             room.eq(w.level <= BEATS),
             w.i.payload.data.eq(beat.data),
             w.i.payload.strb.eq(beat.strb),

@@ -6,34 +6,15 @@ from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Response, burst_layout
+from hw.axi import Response, burst_layout, write_answer_layout, write_beat_layout
 from hw.fifo import StreamFifo
 from hw.noc.arbiter import Arbiter
-from hw.noc.axi.config import (
-    BEATS,
-    AxiNetworkConfig,
-    answer_layout,
-    beat_layout,
-    decode,
-    endpoint_layout,
-    head_layout,
-    make_flit,
-)
+from hw.noc.axi.config import BEATS, AxiNetworkConfig, answer_layout, beat_layout, decode, head_layout, make_flit
 from hw.noc.axi.order import IdOrder
 from hw.noc.axi.reads import following_address
-from hw.noc.flit import Kind, flit_layout
+from hw.noc.flit import Kind, endpoint_layout, flit_layout
 
-__all__ = ["ManagerWrites", "write_answer_layout", "write_beat_layout"]
-
-
-def write_beat_layout(data_width: int) -> data.StructLayout:
-    """A beat on the W channel."""
-    return data.StructLayout({"data": data_width, "strb": data_width // 8, "last": 1})
-
-
-def write_answer_layout(id_width: int) -> data.StructLayout:
-    """An answer on the B channel."""
-    return data.StructLayout({"id": id_width, "resp": Response})
+__all__ = ["ManagerWrites"]
 
 
 def _larger(a: Value, b: Value) -> Value:
@@ -72,7 +53,7 @@ class ManagerWrites(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.order = order = IdOrder(config.slots, config.id_width)
-        m.submodules.chunks = chunks = StreamFifo(self._chunk, max(2, config.slots))
+        m.submodules.chunks = chunks = StreamFifo(self._chunk, config.slots)
         m.submodules.beats = beats = StreamFifo(beat_layout(config), 2 * BEATS)
         slot, ends, status = self._collect(m, order, chunks, beats)
         self._send(m, chunks, beats)
