@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from golden.layer import layer_problem, lower_layer
-from golden.machine import TileMachine, run_network
 from golden.model import PRODUCTS
 from hw.config import ChipConfig, ConfigError
 from hw.noc.config import MeshConfig
 from hw.tile.config import TileConfig
 from hw.tile.isa import Memory, RemoteWrite
-from tb.chip.layer_work import MODEL, random_work
+from tb.chip.layer_work import MODEL, golden_machines, golden_memory, random_work
 
 TILE = TileConfig(rows=2, columns=2, slots=4, passes=8, activation_depth=256, instruction_depth=256, vector_depth=4096)
 
@@ -27,35 +26,16 @@ def work():
     return random_work(1)
 
 
-def run_machines(plan, before=None):
+def run_machines(plan, before=()):
     """The host's result memory after the golden machines have run a plan, the tags that it got, and the machines.
 
     `before`: machines that ran the positions before, whose KV caches go on.
     """
-    machines = [
-        TileMachine(plan.config.tile, image, program, plan.config.place(tile), plan.config.hbm.granules)
-        for tile, (image, program) in enumerate(zip(plan.images, plan.programs, strict=True))
-    ]
-    for machine, earlier in zip(machines, before or [], strict=False):
-        machine.attention = earlier.attention
-    for machine in machines:
-        for start, granules in plan.rows:
-            for index, granule in enumerate(granules):
-                machine.receive_granule(start + index, granule)
-    for number, (_, blocks) in enumerate(plan.steps):
-        for block in blocks:
-            for machine in machines:
-                machine.receive(*block)
-        waits = number == 0 and not plan.config.tile.attention_rows
-        assert run_network(machines) != waits, "a tile went on without its activations, or did not go on"
-    memory, tags = np.zeros((plan.result_granules, 8), np.uint32), []
-    for machine in machines:
-        assert not any(machine.received), "arrivals that no AWAIT took"
-        for write in machine.sent:
-            if write.destination[-1] == 1 and write.memory == Memory.RESULTS and write.values is not None:
-                memory[write.address] = write.values
-            if write.memory == Memory.SIGNAL:
-                tags.append(write.values[0])
+    machines = golden_machines(plan, before)
+    memory = np.zeros((plan.result_granules, 8), np.uint32)
+    for address, values in golden_memory(machines).items():
+        memory[address] = values
+    tags = [write.values[0] for machine in machines for write in machine.sent if write.memory == Memory.SIGNAL]
     return memory, tags, machines
 
 
@@ -74,7 +54,7 @@ def test_the_machines_give_the_layer(work, mode, columns):
 @pytest.mark.parametrize(("columns", "rows"), [(1, 8), (2, 16), (4, 6)])
 def test_the_machines_attend_too(work, columns, rows):
     """With an attention engine nothing comes from outside, and a step sees what the chunk before it has appended."""
-    config, machines = chip(columns, slots=16, attention_rows=rows), None
+    config, machines = chip(columns, slots=16, attention_rows=rows), ()
     for mode in ("prefill", "decode"):
         layer, expected = work[mode]
         plan = lower_layer(config, layer)

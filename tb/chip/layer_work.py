@@ -1,14 +1,18 @@
-"""A small random layer: the shape of the real one, for tests of whole layers."""
+"""A small random layer: the shape of the real one, for tests of whole layers; a plan on the golden machines."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from golden.formats import MXINT8
 from golden.fp32_ops import Bits
-from golden.layer import Layer, run_layer
+from golden.layer import Layer, LayerPlan, run_layer
+from golden.machine import TileMachine, run_network
 from golden.model import KvCache, Quantised, QuantisedLayer
 from golden.smollm2 import ModelConfig
+from hw.tile.isa import Memory
 
 MODEL = ModelConfig(1, 128, 2, 1, 128, 100, 2048, 10000.0, 1e-5)
 """One layer: 128 channels, two heads that share a key head, 128 gated channels."""
@@ -33,3 +37,41 @@ def random_work(seed: int, chunk: int = 5) -> dict[str, tuple[Layer, dict[str, B
         mode: run_layer(MODEL, layer, numbers.standard_normal((positions, MODEL.hidden)).astype(np.float32), cache)
         for mode, positions in (("prefill", chunk), ("decode", 1))
     }
+
+
+def golden_machines(plan: LayerPlan, before: Sequence[TileMachine] = ()) -> list[TileMachine]:
+    """The golden machines of all tiles at the end of a plan.
+
+    `before`: machines that ran the positions before, whose KV caches go on. Raises AssertionError where a tile does not
+    halt, does not wait for what the host brings, or is left with arrivals that no AWAIT took.
+    """
+    machines = [
+        TileMachine(plan.config.tile, image, program, plan.config.place(tile), plan.config.hbm.granules)
+        for tile, (image, program) in enumerate(zip(plan.images, plan.programs, strict=True))
+    ]
+    for machine, earlier in zip(machines, before, strict=False):
+        machine.attention = earlier.attention
+    for machine in machines:
+        for start, granules in plan.rows:
+            for index, granule in enumerate(granules):
+                machine.receive_granule(start + index, granule)
+    for number, (_, blocks) in enumerate(plan.steps):
+        for block in blocks:
+            for machine in machines:
+                machine.receive(*block)
+        waits = number == 0 and not plan.config.tile.attention_rows
+        assert run_network(machines) != waits, "a tile went on without its activations, or did not go on"
+    for machine in machines:
+        assert not any(machine.received), "arrivals that no AWAIT took"
+    return machines
+
+
+def golden_memory(machines: Sequence[TileMachine]) -> dict[int, tuple[int, ...]]:
+    """What they leave in the host's result memory (not the counter records)."""
+    memory: dict[int, tuple[int, ...]] = {}
+    for machine in machines:
+        for write in machine.sent:
+            if write.destination[-1] == 1 and write.memory == Memory.RESULTS and write.values is not None:
+                assert write.address not in memory, f"granule {write.address} is written twice"
+                memory[write.address] = write.values
+    return memory

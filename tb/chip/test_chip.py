@@ -78,6 +78,9 @@ async def test_products(dut, pause):
             for placed, product in zip(phase.products, products, strict=True):
                 found, expected = results(PLAN.config, placed, done.memory), product.golden()
                 assert np.array_equal(found, expected), f"{product.name}: {np.argwhere(found != expected)[:3]}"
+        # The result memory may still hold the run before: the counters tell that all of it is new.
+        sent, granules = [len(machine.sent) for machine in golden_machines(PLAN)], "result_granules"
+        assert [counters[granules] for counters in done.counters] == sent, f"sent {sent}, found {done.counters}"
         memory = golden_memory(PLAN)
         assert memory, "the golden machines sent nothing"
         for address, values in memory.items():

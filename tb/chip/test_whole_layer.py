@@ -6,12 +6,11 @@ import cocotb
 import numpy as np
 
 from golden.layer import LayerPlan, lower_layer
-from golden.machine import TileMachine, run_network
-from hw.tile.isa import Memory
+from golden.machine import TileMachine
 from tb.chip import default
 from tb.chip.execute import execute
 from tb.chip.host import Host
-from tb.chip.layer_work import random_work
+from tb.chip.layer_work import golden_machines, golden_memory, random_work
 
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 CHUNK = 3 + SEED % 4
@@ -21,37 +20,6 @@ WORK = random_work(SEED, CHUNK)
 PLANS: dict[str, LayerPlan] = {mode: lower_layer(default(), layer) for mode, (layer, _) in WORK.items()}
 for _tile, _image in enumerate(PLANS["prefill"].images):
     _image.tofile(f"hbm{_tile}.bin")
-
-
-def golden_machines(plan: LayerPlan, before: list[TileMachine]) -> list[TileMachine]:
-    """The golden machines of all tiles at the end of a plan; `before`: those whose KV caches go on."""
-    machines = [
-        TileMachine(plan.config.tile, image, program, plan.config.place(tile), plan.config.hbm.granules)
-        for tile, (image, program) in enumerate(zip(plan.images, plan.programs, strict=True))
-    ]
-    for machine, earlier in zip(machines, before, strict=False):
-        machine.attention = earlier.attention
-    for machine in machines:
-        for start, granules in plan.rows:
-            for index, granule in enumerate(granules):
-                machine.receive_granule(start + index, granule)
-        for _, blocks in plan.steps:
-            for block in blocks:
-                machine.receive(*block)
-    # All that the host brings is there from the start: each AWAIT takes its own part.
-    assert run_network(machines), "the golden machines did not halt"
-    return machines
-
-
-def golden_memory(machines: list[TileMachine]) -> dict[int, tuple[int, ...]]:
-    """What they leave in the host's result memory (not the counter records)."""
-    memory: dict[int, tuple[int, ...]] = {}
-    for machine in machines:
-        for write in machine.sent:
-            if write.destination[-1] == 1 and write.memory == Memory.RESULTS and write.values is not None:
-                assert write.address not in memory, f"granule {write.address} is written twice"
-                memory[write.address] = write.values
-    return memory
 
 
 def differences(mode: str, plan: LayerPlan, memory: np.ndarray) -> list[str]:
@@ -76,7 +44,9 @@ async def test_layer(dut, pause):
         machines = golden_machines(plan, machines)
         for address, values in golden_memory(machines).items():
             assert tuple(done.memory[address]) == values, f"granule {address}: {values}, found {done.memory[address]}"
-        for counters in done.counters:
+        for counters, machine in zip(done.counters, machines, strict=True):
+            # The result memory may still hold the run before: the counters tell that all of it is new.
+            assert counters["result_granules"] == len(machine.sent), (counters["result_granules"], len(machine.sent))
             causes = ("issue", "stall_weights", "stall_activations", "stall_results", "stall_order", "stall_vector")
             assert counters["cycles"] == sum(counters[cause] for cause in (*causes, "attention", "idle")), counters
             assert counters["stall_vector"] and counters["vector"] >= counters["stall_vector"], counters

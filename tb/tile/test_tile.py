@@ -308,7 +308,7 @@ class test_random(uvm_test):
         holes = self.environment.coverage.holes("passes", "groups", "last_pass", "specials")
         if CONFIG.rows == 1:
             holes = [hole for hole in holes if hole != "last_pass/partial"]
-        assert not holes, f"never seen: {holes}"
+        assert self.corrupt or not holes, f"never seen: {holes}"
 
 
 @pyuvm.test(expect_error=AssertionError)
