@@ -100,7 +100,7 @@ class test_random_traffic(uvm_test):
 
     def check_phase(self) -> None:
         holes = self.environment.coverage.holes()
-        assert not holes, f"never seen: {holes}"
+        assert self.corrupt or not holes, f"never seen: {holes}"
 
 
 @pyuvm.test(expect_error=AssertionError)

@@ -22,8 +22,13 @@ async def start(dut):
 
 
 async def finish(transfers, limit=2000):
-    for transfer in transfers:
-        await with_timeout(transfer.done.wait(), limit, "ns")
+    """Until all of them have ended, `limit` cycles at most for all together."""
+
+    async def every():
+        for transfer in transfers:
+            await transfer.done.wait()
+
+    await with_timeout(every(), limit, "ns")
 
 
 def write(identity, address, beats, **options):
@@ -105,7 +110,7 @@ async def test_silent_target(dut, way):
     waiting = [managers[n & 1].start(make(n % 8, 0x1000 + 0x100 * n, 12)) for n in range(14)]
     await ClockCycles(dut.clk, 20)
     other = [managers[n & 1].start(make(n % 8, REGION + 0x1000 + 0x100 * n, 4)) for n in (6, 7)]
-    await finish(waiting, 3 * LIMIT)
+    await finish(waiting, LIMIT)
     await finish(other)
     for t in waiting:
         assert t.responses[-1] == SLVERR, t

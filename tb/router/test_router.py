@@ -217,7 +217,7 @@ class test_random(uvm_test):
     def check_phase(self):
         check(self.links, self.expected)
         holes = self.coverage.holes()
-        assert not holes, f"never seen: {holes}"
+        assert self.lose or not holes, f"never seen: {holes}"
 
 
 @pyuvm.test(expect_error=AssertionError)
