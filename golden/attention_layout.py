@@ -48,19 +48,17 @@ def leaf_image(leaf: Leaf, shape: AttentionShape) -> Bytes:
 
 
 def leaf_from_image(image: Bytes, shape: AttentionShape) -> Leaf:
-    """The inverse of `leaf_image`, of a shape that is not latent."""
-    if shape.latent:
-        raise ValueError("A latent leaf has no values of its own")
+    """The inverse of `leaf_image`."""
     blocks, size = shape.key_size // BLOCK, shape.key_size
     keys = SQUARES + blocks * SQUARES * (1 + BLOCK)
     frames = image[SQUARES:keys].reshape(SQUARES, blocks, 1 + BLOCK, BLOCK)
-    values = image[keys:].reshape(-1, SQUARES, BLOCK, BLOCK)
-    return Leaf(
-        np.ascontiguousarray(frames[:, :, 1:].transpose(0, 2, 1, 3).reshape(LEAF, size)),
-        np.ascontiguousarray(frames[:, :, 0].transpose(0, 2, 1).reshape(LEAF, blocks)),
-        np.ascontiguousarray(values.transpose(1, 2, 0, 3).reshape(LEAF, -1)),
-        image[:SQUARES].reshape(-1).copy(),
-    )
+    key_codes = np.ascontiguousarray(frames[:, :, 1:].transpose(0, 2, 1, 3).reshape(LEAF, size))
+    values = key_codes[:, : shape.value_size]
+    if not shape.latent:
+        stored = image[keys:].reshape(-1, SQUARES, BLOCK, BLOCK)
+        values = np.ascontiguousarray(stored.transpose(1, 2, 0, 3).reshape(LEAF, -1))
+    key_scales = np.ascontiguousarray(frames[:, :, 0].transpose(0, 2, 1).reshape(LEAF, blocks))
+    return Leaf(key_codes, key_scales, values, image[:SQUARES].reshape(-1).copy())
 
 
 class GranuleWrite(NamedTuple):

@@ -29,6 +29,7 @@ from hw.tile.isa import (
     MoveInstruction,
     Opcode,
     PageInstruction,
+    SinkInstruction,
 )
 
 Bytes = NDArray[np.uint8]
@@ -123,24 +124,30 @@ class TileMachine:
                     self.vector.execute(word)
                 case Opcode.QUANTISE | Opcode.SEND if self.vector is not None:
                     self._move(_seen_as(MoveInstruction, word))
-                case Opcode.PAGE | Opcode.APPEND | Opcode.ATTEND if self.attention is not None:
+                case Opcode.PAGE | Opcode.APPEND | Opcode.SINK | Opcode.ATTEND if self.attention is not None:
                     self._attention(instruction.opcode, word)
                 case _:
                     raise ValueError(f"Instruction {self.counter} has no opcode: {instruction!r}")
             self.counter += 1
 
     def _attention(self, opcode: Opcode, word: int) -> None:
-        """PAGE, APPEND and ATTEND."""
+        """PAGE, APPEND, SINK and ATTEND."""
         assert self.vector is not None and self.attention is not None
         if opcode == Opcode.PAGE:
             page = _seen_as(PageInstruction, word)
             self.attention.pages[page.entry] = int(page.granule)
         elif opcode == Opcode.APPEND:
             i = _seen_as(AppendInstruction, word)
-            granules = BLOCK // LANES * (int(i.token.key_blocks) + int(i.token.value_groups))
+            blocks = int(i.token.key_blocks) + (0 if i.token.latent else int(i.token.value_groups))
+            granules = BLOCK // LANES * blocks
             for row in range(i.rows):
                 start = i.source + row * i.source_stride
                 self.attention.append(i.token, row, self.vector.memory[start : start + granules].reshape(-1))
+        elif opcode == Opcode.SINK:
+            sink = _seen_as(SinkInstruction, word)
+            heads = np.arange(sink.rows) % int(sink.group)
+            logits = self.vector.memory[int(sink.source) + heads // LANES, heads % LANES]
+            self.attention.sinks[int(sink.slot), : len(logits)] = logits
         else:
             attend = _seen_as(AttendInstruction, word)
             command, rows = attend.command, int(attend.command.rows)

@@ -11,7 +11,8 @@ from golden import vector
 from golden.attention import LEAF, AttentionShape, Leaf, leaf_partial, merge_tree, visibility
 from golden.attention_layout import leaf_from_image, leaf_granules, token_writes
 from golden.formats import BLOCK, FORMATS
-from golden.fp32_ops import Bits
+from golden.fp32_ops import ONE, Bits
+from golden.vector import Partial
 from hw.numerics.formats import ElementFormat
 from hw.vector.leaves import PAGES
 
@@ -19,15 +20,16 @@ Bytes = NDArray[np.uint8]
 
 
 class AttentionMachine:
-    """`memory` uint8 [granules, 32] is what the tile's memory holds, `pages` the page table."""
+    """`memory` uint8 [granules, 32] is what the tile's memory holds, `pages` the page table, `sinks` [slot, row]."""
 
     def __init__(self, image: Bytes, granules: int) -> None:
         self.memory = np.zeros((granules, BLOCK), np.uint8)
         self.memory.reshape(-1)[: len(image)] = image
         self.pages = [0] * PAGES
+        self.sinks = np.zeros((2, 256), np.uint32)
 
     def append(self, token: Any, row: int, numbers: Bits) -> None:
-        """Token `row` of an APPEND: its key and behind it its value, uint32."""
+        """Token `row` of an APPEND: its key and behind it its value (none of a latent one), uint32."""
         shape, position = _shape(token, 1), int(token.position) + row
         base = self.pages[int(token.table) + position // LEAF]
         keys, values = numbers[: shape.key_size], numbers[shape.key_size :]
@@ -36,14 +38,23 @@ class AttentionMachine:
             self.memory[write.address, chosen] = write.data[chosen]
 
     def attend(self, command: Any, query: tuple[Bytes, Bytes]) -> Bits:
-        """Rows uint32 [rows, value_size] of quantised query rows: codes [rows, key_size] and their scales."""
+        """Rows uint32 [rows, value_size] of quantised query rows: codes [rows, key_size] and their scales.
+
+        Of a partial command [rows, value_size + 8], as `golden.vector.export` gives them.
+        """
         shape = _shape(command, int(command.group))
         positions = int(command.position) + np.arange(command.rows) // int(command.group)
         parts = {}
         for index in range(command.first_leaf, command.last_leaf + 1):
             visible = visibility(positions, index, int(command.window))
             parts[index] = leaf_partial(query, self._leaf(command, index, shape), visible, shape.format)
-        return vector.finish(merge_tree(parts))
+        part = merge_tree(parts)
+        if command.partial:
+            return vector.export(part)
+        if command.sink:
+            logits = self.sinks[int(command.sink_slot), : int(command.rows)]
+            part = vector.merge(part, Partial(logits, np.full_like(logits, ONE), np.zeros_like(part.output)))
+        return vector.finish(part)
 
     def _leaf(self, command: Any, index: int, shape: AttentionShape) -> Leaf:
         base = self.pages[int(command.table) + index]
@@ -51,7 +62,6 @@ class AttentionMachine:
 
 
 def _shape(command: Any, group: int) -> AttentionShape:
-    if command.latent:
-        raise ValueError("The golden machine has no latent attention")
     format = FORMATS[ElementFormat(command.element).name]
-    return AttentionShape(group, 1, BLOCK * int(command.key_blocks), BLOCK * int(command.value_groups), format)
+    sizes = BLOCK * int(command.key_blocks), BLOCK * int(command.value_groups)
+    return AttentionShape(group, 1, *sizes, format, latent=bool(command.latent))

@@ -1,6 +1,6 @@
-"""The tile's attention: the engine under ATTEND, and the KV cache under APPEND."""
+"""The tile's attention: the engine under ATTEND, the KV cache under APPEND, sinks."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,14 +9,15 @@ from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.tile.array import LocalSignature
 from hw.tile.config import LANES, TileConfig
-from hw.tile.isa import AppendInstruction, AttendInstruction, Block, WeightRange
+from hw.tile.isa import AppendInstruction, AttendInstruction, Block, SinkInstruction, WeightRange
 from hw.tile.issue import Job
 from hw.vector.append import KvAppender, MemoryWrite
 from hw.vector.attention import AttentionEngine
 from hw.vector.leaves import PAGES, AttentionSize
+from hw.vector.slice_control import SinkLogit
 from hw.vector.unit import Fetch, load_layout
 
-__all__ = ["MEMORY_AXI", "AppendPath", "AttentionPath", "MemoryWriter", "attention_size"]
+__all__ = ["MEMORY_AXI", "AppendPath", "AttentionPath", "MemoryWriter", "SinkPath", "attention_size"]
 
 MEMORY_AXI = Axi4Signature(address_width=40, data_width=256, id_width=4)
 """The tile's port for single granules of its memory."""
@@ -41,6 +42,7 @@ class AttentionPath(wiring.Component):
     --------------------
     attend: what to do; taken when its last row has been taken.
     pages_enable, pages_address, pages_data: an entry of the page table.
+    sink_enable, sink: a sink logit.
     ranges, granules, jobs, blocks, array: as those of `AttentionEngine`.
     rows: granules for the vector memory.
     error: the command that has been taken was refused; valid with `attend.ready`.
@@ -54,6 +56,8 @@ class AttentionPath(wiring.Component):
                 "pages_enable": In(1),
                 "pages_address": In(range(PAGES)),
                 "pages_data": In(32),
+                "sink_enable": In(1),
+                "sink": In(SinkLogit),
                 "ranges": Out(stream.Signature(WeightRange)),
                 "granules": In(stream.Signature(256)),
                 "jobs": Out(stream.Signature(Job)),
@@ -75,6 +79,8 @@ class AttentionPath(wiring.Component):
             engine.pages_enable.eq(self.pages_enable),
             engine.pages_address.eq(self.pages_address),
             engine.pages_data.eq(self.pages_data),
+            engine.sink_enable.eq(self.sink_enable),
+            engine.sink.eq(self.sink),
             engine.command.payload.eq(attend.payload.command),
             engine.command.valid.eq(attend.valid & ~begun),
             attend.ready.eq(begun & ~engine.busy),
@@ -154,6 +160,57 @@ class AppendPath(wiring.Component):
             m.d.sync += row.eq(row + 1)
         with m.If(self.append.valid & self.append.ready):
             m.d.sync += [row.eq(0), fetched.eq(0)]
+        return m
+
+
+class SinkPath(wiring.Component):
+    """Sink logits from the vector memory to the attention engine, one a cycle.
+
+    Parameters
+    ----------
+    config: the tile; it has an attention engine.
+
+    Interface attributes
+    --------------------
+    command: what to do; taken when its last logit has been written.
+    address, data: a read port of the vector memory: data one cycle after the address.
+    sink_enable, sink: a sink logit.
+    """
+
+    def __init__(self, config: TileConfig):
+        self.config = config
+        super().__init__(
+            {
+                "command": In(stream.Signature(SinkInstruction)),
+                "address": Out(16),
+                "data": In(data.ArrayLayout(32, LANES)),
+                "sink_enable": Out(1),
+                "sink": Out(SinkLogit),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        command, lanes = self.command.payload, LANES.bit_length() - 1
+        head, row, step = Signal(8), Signal(8), Signal()  # of the logit that is read
+        place, lane = Signal(SinkLogit), Signal(lanes)  # of the one that is written
+        m.d.comb += [
+            step.eq(self.command.valid & (row != command.rows)),
+            self.address.eq(command.source + head[lanes:]),
+            self.sink.eq(place),
+            self.sink.logit.eq(self.data[lane]),
+            self.command.ready.eq((row == command.rows) & ~self.sink_enable),
+        ]
+        m.d.sync += [self.sink_enable.eq(step), lane.eq(head[:lanes])]
+        with m.If(step):
+            m.d.sync += [head.eq(Mux(head + 1 == command.group, 0, head + 1)), row.eq(row + 1)]
+            m.d.sync += [place.slot.eq(command.slot), place.slice.eq(place.slice + 1)]
+            with m.If(row == 0):
+                m.d.sync += [place.slice.eq(0), place.pass_.eq(0)]
+            with m.Elif(place.slice == self.config.rows - 1):
+                m.d.sync += [place.slice.eq(0), place.pass_.eq(place.pass_ + 1)]
+        with m.If(self.command.valid & self.command.ready):
+            m.d.sync += [row.eq(0), head.eq(0)]
         return m
 
 

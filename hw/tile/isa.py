@@ -15,7 +15,7 @@ from hw.vector.unit import Place
 __all__ = [
     "ARRIVALS", "COUNTERS", "ROW_BITS", "AppendInstruction", "AttendInstruction", "Block", "Counters", "Instruction",
     "Memory", "MoveInstruction", "Node", "Opcode", "PageInstruction", "PlacesInstruction", "Rectangle", "RemoteWrite",
-    "TileError", "VectorInstruction", "WeightRange",
+    "SinkInstruction", "TileError", "VectorInstruction", "WeightRange",
 ]  # fmt: skip
 
 ARRIVALS = 8
@@ -50,6 +50,8 @@ class Opcode(enum.Enum, shape=4):
     """Keys and values from rows of the vector memory into the KV cache (`AppendInstruction`); done when written."""
     ATTEND = 10
     """Attention of one key head (`AttendInstruction`); done when its result is in the vector memory."""
+    SINK = 11
+    """Sink logits from the vector memory into a slot of the attention engine (`SinkInstruction`)."""
 
 
 class Memory(enum.Enum, shape=2):
@@ -201,12 +203,24 @@ class AppendInstruction(data.Struct):
 
 class AttendInstruction(data.Struct):
     """ATTEND: the command of `hw.vector.attention.AttentionEngine`; its rows one after the other from granule `result`
-    of the vector memory on.
+    of the vector memory on; of a partial one, each with a granule of sum and maximum behind it.
     """
 
     opcode: Opcode
     result: 16
     command: AttentionCommand
+
+
+class SinkInstruction(data.Struct):
+    """SINK: row r of an ATTEND that names `slot` gets value r % `group` of those that lie at granule `source` and on,
+    eight to a granule: a base-2 logit; `rows` rows.
+    """
+
+    opcode: Opcode
+    rows: 8
+    group: 8
+    source: 16
+    slot: 1
 
 
 assert data.Layout.cast(Instruction).size == 256, "an instruction is a granule"
@@ -234,7 +248,7 @@ COUNTERS = (
     "activation_blocks",  # blocks received
     "result_granules",  # granules sent
     "weight_wait",  # cycles in which the memory had a granule and the tile did not take it
-    "stall_vector",  # no job: the program was in VECTOR, QUANTISE, SEND, APPEND, or an ATTEND that had not begun
+    "stall_vector",  # no job: the program was in VECTOR, QUANTISE, SEND, APPEND, SINK, or an ATTEND that had not begun
     "vector",  # cycles of those instructions, whether the array had a job or not
     "attention",  # an ATTEND ran; what the array did then is in no other counter but `cycles`
     "cache_granules",  # granules taken from the memory by an ATTEND

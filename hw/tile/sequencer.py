@@ -21,6 +21,7 @@ from hw.tile.isa import (
     Opcode,
     PageInstruction,
     PlacesInstruction,
+    SinkInstruction,
     TileError,
     VectorInstruction,
     WeightRange,
@@ -43,8 +44,8 @@ class Sequencer(wiring.Component):
 
     The fetcher runs ahead as far as the memory's queues let it, so that weights are there before the activations that
     an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works; VECTOR,
-    QUANTISE, SEND, APPEND and ATTEND are done when it goes on. The fetcher waits at an ATTEND until the executor is
-    past it: the memory's granules are the engine's until then. An instruction that the tile cannot do (format not
+    QUANTISE, SEND, APPEND, SINK and ATTEND are done when it goes on. The fetcher waits at an ATTEND until the executor
+    is past it: the memory's granules are the engine's until then. An instruction that the tile cannot do (format not
     built, size zero or too large, no vector unit, no attention engine) stops the tile with an error; so does an unknown
     opcode. The fetcher stops at the same instruction.
 
@@ -61,7 +62,7 @@ class Sequencer(wiring.Component):
     jobs: products for the array.
     signals: signals to the host, given when everything before is sent.
     quiet: the array has nothing under way and nothing to send.
-    vector, moves, append: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
+    vector, moves, append, sinks: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
     attend: for the attention engine; settled: all weights that were asked for have been taken; refused: the engine
         refused the command that it takes in this cycle.
     page_enable, page: an entry of the page table.
@@ -87,6 +88,7 @@ class Sequencer(wiring.Component):
                 "vector": Out(stream.Signature(UnitCommand)),
                 "moves": Out(stream.Signature(MoveInstruction)),
                 "append": Out(stream.Signature(AppendInstruction)),
+                "sinks": Out(stream.Signature(SinkInstruction)),
                 "vector_idle": In(1, init=1),
                 "attend": Out(stream.Signature(AttendInstruction)),
                 "settled": In(1),
@@ -131,7 +133,7 @@ class Sequencer(wiring.Component):
             & (instruction.passes <= config.passes)
             & (instruction.activation_base + instruction.passes * instruction.k_blocks <= config.activation_depth)
         )
-        highest = Opcode.ATTEND if config.attention_rows else Opcode.SEND if config.vector_depth else Opcode.SIGNAL
+        highest = Opcode.SINK if config.attention_rows else Opcode.SEND if config.vector_depth else Opcode.SIGNAL
         with m.If(instruction.opcode.as_value() > highest.value):
             m.d.comb += error.eq(TileError.OPCODE)
         with m.Elif(instruction.opcode == Opcode.MATMUL):
@@ -167,6 +169,11 @@ class Sequencer(wiring.Component):
                     m.d.comb += error.eq(TileError.SIZE)
                 with m.If(~token.element.as_value().matches(*(ElementFormat[n].value for n in size.formats))):
                     m.d.comb += error.eq(TileError.FORMAT)
+            sink = _seen_as(SinkInstruction, instruction.as_value())
+            with m.If((sink.opcode == Opcode.SINK) & ((sink.rows == 0) | (sink.rows > size.max_rows))):
+                m.d.comb += error.eq(TileError.SIZE)
+            with m.If((sink.opcode == Opcode.SINK) & (sink.group == 0)):
+                m.d.comb += error.eq(TileError.SIZE)
         return error
 
     def _pairs(self) -> list[Const]:
@@ -313,15 +320,20 @@ class Sequencer(wiring.Component):
         return (self.vector.valid & self.vector.ready) | (self.moves.valid & self.moves.ready)
 
     def _attention(self, m: Module, word: Value, finished: Value, advance: Signal, passed: Signal) -> None:
-        """The cases of PAGE, APPEND and ATTEND. An ATTEND begins when everything before it is done."""
+        """The cases of PAGE, APPEND, SINK and ATTEND. An ATTEND begins when everything before it is done."""
         append, attend = _seen_as(AppendInstruction, word), _seen_as(AttendInstruction, word)
         begun, taken = Signal(), Signal()
         m.d.comb += [self.append.payload.eq(append), self.attend.payload.eq(attend)]
-        m.d.comb += self.page.eq(_seen_as(PageInstruction, word))
+        m.d.comb += [
+            self.page.eq(_seen_as(PageInstruction, word)),
+            self.sinks.payload.eq(_seen_as(SinkInstruction, word)),
+        ]
         with m.Case(Opcode.PAGE):
             m.d.comb += [self.page_enable.eq(1), advance.eq(1)]
         with m.Case(Opcode.APPEND):
             m.d.comb += [self.vector_busy.eq(1), self.append.valid.eq(1), advance.eq(self.append.ready)]
+        with m.Case(Opcode.SINK):
+            m.d.comb += [self.vector_busy.eq(1), self.sinks.valid.eq(1), advance.eq(self.sinks.ready)]
         with m.Case(Opcode.ATTEND):
             m.d.comb += [
                 self.vector_busy.eq(1),

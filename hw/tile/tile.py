@@ -97,6 +97,8 @@ class Tile(wiring.Component):
             idle = vector.idle & ~queue.o.valid
             if config.attention_rows:
                 idle &= self._append(m, sequencer, vector)
+                wiring.connect(m, sequencer.sinks, vector.sinks)
+                m.d.comb += [attention.sink_enable.eq(vector.sink_enable), attention.sink.eq(vector.sink)]
             m.d.comb += sequencer.vector_idle.eq(idle)
         else:
             m.d.comb += sequencer.vector_idle.eq(1)

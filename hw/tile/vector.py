@@ -7,12 +7,13 @@ from amaranth.lib.wiring import In, Out
 from hw.emit import once
 from hw.numerics.formats import FormatSet
 from hw.numerics.quantise import Quantise
-from hw.tile.attention import AppendPath
+from hw.tile.attention import AppendPath, SinkPath
 from hw.tile.config import LANES, TileConfig
 from hw.tile.drain import Outgoing
-from hw.tile.isa import ROW_BITS, AppendInstruction, Memory, MoveInstruction, Opcode
+from hw.tile.isa import ROW_BITS, AppendInstruction, Memory, MoveInstruction, Opcode, SinkInstruction
 from hw.vector.append import MemoryWrite
 from hw.vector.leaves import PAGES
+from hw.vector.slice_control import SinkLogit
 from hw.vector.unit import Fetch, UnitCommand, VectorUnit, load_layout
 
 __all__ = ["MAX_LENGTH", "VectorPath"]
@@ -137,7 +138,8 @@ class VectorPath(wiring.Component):
     command, load: as those of `VectorUnit`; move, o: as those of `Mover`. A move begins when the unit is idle. No
         output depends on `o.ready` within a cycle but `move.ready`.
     idle: no command runs and all results are in the memory.
-    append, pages_enable, pages_address, pages_data, writes: as those of `AppendPath`, where the tile has attention.
+    append, pages_enable, pages_address, pages_data, writes: as those of `AppendPath`, where the tile has attention;
+        sinks, sink_enable, sink: as `command` and the others of `SinkPath`.
     """
 
     def __init__(self, config: TileConfig):
@@ -156,6 +158,9 @@ class VectorPath(wiring.Component):
                 "pages_address": In(range(PAGES)),
                 "pages_data": In(32),
                 "writes": Out(stream.Signature(MemoryWrite)),
+                "sinks": In(stream.Signature(SinkInstruction)),
+                "sink_enable": Out(1),
+                "sink": Out(SinkLogit),
             }
         super().__init__(ports)
 
@@ -175,16 +180,26 @@ class VectorPath(wiring.Component):
             self.idle.eq(unit.idle),
         ]
         if self.config.attention_rows:
-            m.submodules.append_path = path = AppendPath(self.config)
-            wiring.connect(m, path.writes, wiring.flipped(self.writes))
-            m.d.comb += [
-                path.append.payload.eq(self.append.payload),
-                path.append.valid.eq(self.append.valid & unit.idle),
-                self.append.ready.eq(path.append.ready & unit.idle),
-                path.data.eq(unit.data),
-                *(getattr(path, name).eq(getattr(self, name)) for name in
-                  ("pages_enable", "pages_address", "pages_data")),
-            ]  # fmt: skip
-            with m.If(self.append.valid):
-                m.d.comb += unit.read.eq(path.address)
+            self._attention(m, unit)
         return m
+
+    def _attention(self, m: Module, unit: VectorUnit) -> None:
+        """APPEND and SINK, which read the memory too; one of all its readers runs at a time."""
+        m.submodules.append_path = append = AppendPath(self.config)
+        m.submodules.sink_path = sink = SinkPath(self.config)
+        wiring.connect(m, append.writes, wiring.flipped(self.writes))
+        m.d.comb += [
+            *(getattr(append, name).eq(getattr(self, name)) for name in
+              ("pages_enable", "pages_address", "pages_data")),
+            self.sink_enable.eq(sink.sink_enable),
+            self.sink.eq(sink.sink),
+        ]  # fmt: skip
+        for path, given, taken in ((append, self.append, append.append), (sink, self.sinks, sink.command)):
+            m.d.comb += [
+                taken.payload.eq(given.payload),
+                taken.valid.eq(given.valid & unit.idle),
+                given.ready.eq(taken.ready & unit.idle),
+                path.data.eq(unit.data),
+            ]
+            with m.If(given.valid):
+                m.d.comb += unit.read.eq(path.address)

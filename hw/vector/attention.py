@@ -62,10 +62,10 @@ class AttentionEngine(wiring.Component):
     ranges, granules: what to read of the KV cache, and what was read, in order.
     jobs, blocks: the array's jobs, its weight blocks.
     array: the array's local port.
-    output: rows of the result in FP32, a beat of eight channels at a time.
+    output: rows of the result in FP32, a beat of eight channels at a time; see `AttentionCommand.partial`.
     busy: a command runs or waits; vector: what the slices do.
-    error: the last command taken was refused: no rows, no blocks, no leaf, more of one than the build holds, or a
-        format that is not in the build. It does nothing; the next one runs.
+    error: the last command taken was refused: no rows, no blocks, no leaf, more of one than the build holds, a sink
+        in a partial one, or a format that is not in the build. It does nothing; the next one runs.
     """
 
     def __init__(self, size: AttentionSize):
@@ -117,7 +117,7 @@ class AttentionEngine(wiring.Component):
             merge.output_free.eq(~sender.busy),
             sender.start.eq(merge.finished),
             sender.rows.eq(merge.item.command.rows),
-            sender.beats.eq(merge.item.command.value_groups * (32 // LANES)),
+            sender.beats.eq(merge.item.command.value_groups * (32 // LANES) + merge.item.command.partial),
         ]
         wiring.connect(m, receiver.outputs, merge.items)
         weights_ready = self._slices(m, unpacker, receiver, merge, sender)
@@ -141,6 +141,7 @@ class AttentionEngine(wiring.Component):
                 | (command.latent & (command.value_groups > command.key_blocks))
                 | (command.first_leaf > command.last_leaf)
                 | (command.last_leaf >> size.levels != 0)
+                | (command.partial & command.sink)
                 | ~known
             ),
             accepted.payload.eq(command),
@@ -279,7 +280,7 @@ class OutputSender(wiring.Component):
                 "rows": In(8),
                 "beats": In(7),
                 "slice": Out(range(size.tile.rows)),
-                "address": Out(range(size.passes * size.value_size // LANES)),
+                "address": Out(range(size.passes * size.row_granules)),
                 "data": In(data.ArrayLayout(32, LANES)),
                 "o": Out(stream.Signature(result_layout(LANES))),
                 "busy": Out(1),
@@ -315,7 +316,7 @@ class OutputSender(wiring.Component):
             with m.If(beat + 1 == beats):
                 m.d.sync += [beat.eq(0), row.eq(row + 1), slice_.eq(slice_ + 1)]
                 with m.If(slice_ == size.tile.rows - 1):
-                    m.d.sync += [slice_.eq(0), line.eq(line + size.value_size // LANES)]
+                    m.d.sync += [slice_.eq(0), line.eq(line + size.row_granules)]
             with m.If(end):
                 m.d.sync += [row.eq(0), slice_.eq(0), line.eq(0), self.busy.eq(0)]
         return m

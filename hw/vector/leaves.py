@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from golden.formats import FORMATS, ScaleType
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
-from hw.tile.config import TileConfig
+from hw.tile.config import LANES, TileConfig
 
 __all__ = [
     "LANDINGS", "LEAF", "PAGES", "SEQUENCES", "SQUARES", "AttentionCommand", "AttentionSize", "LeafItem", "LeafOrder",
@@ -86,6 +86,11 @@ class AttentionSize:
         return 32 * self.max_value_groups
 
     @property
+    def row_granules(self) -> int:
+        """Beats of eight channels of a finished row, and one more: a partial one's sum and maximum."""
+        return self.value_size // LANES + 1
+
+    @property
     def held(self) -> int:
         """Merged partial results that can be held at once: one a level, one under way, one more at the end."""
         return self.levels + 2
@@ -103,7 +108,9 @@ class AttentionCommand(data.Struct):
     (0: all); a row at a negative position sees none and gives +0. `key_blocks`: blocks of a key; `value_groups`: blocks
     of a value. The quantised rows are activation blocks from `query_base` on. Leaf j lies at the granule that entry
     `table` + j of the page table names. With `latent` the values are the keys' first blocks; with `sink` the sink
-    logits of `sink_slot` take part. `element` is the format of query, keys, values and softmax weights.
+    logits of `sink_slot` take part. With `partial`, which has no sink, the rows are what these leaves alone give, not
+    divided by their sum, and behind each row stands a beat with sum, maximum, sum, maximum, ... of it. `element` is
+    the format of query, keys, values and softmax weights.
     """
 
     rows: unsigned(8)
@@ -119,6 +126,7 @@ class AttentionCommand(data.Struct):
     latent: unsigned(1)
     sink: unsigned(1)
     sink_slot: unsigned(1)
+    partial: unsigned(1)
     element: ElementFormat
 
 

@@ -17,7 +17,8 @@ class MergeSequencer(wiring.Component):
     A partial result is known by its place, and a level of the tree is a reference: nothing is moved. A leaf whose
     number has a one in bit k is joined at level k with what the level refers to; where it refers to nothing (a window
     begins behind it) the partial goes up as it is. Only at level 0 it is joined with nothing, so that a leaf's landing
-    is free again at the latest with the leaf behind it. The functions are `golden.vector.merge` and `finish`.
+    is free again at the latest with the leaf behind it. The functions are `golden.vector.merge` and `finish`
+    (of a partial command `export`).
 
     Parameters
     ----------
@@ -62,6 +63,8 @@ class MergeSequencer(wiring.Component):
                 self._flush(m, tree)
             with m.State("SINK"):
                 m.next = "INVERSE"
+                with m.If(item.command.partial):
+                    m.next = "EXPORT"
                 with m.If(item.command.sink & ~sunk):
                     m.d.sync += [sunk.eq(1), tree.sink.eq(1), tree.left.eq(tree.current), tree.left_empty.eq(0)]
                     m.next = "FACTORS"
@@ -71,6 +74,7 @@ class MergeSequencer(wiring.Component):
                 self._joined(m, tree, used)
             self._operation(m, "INVERSE", Kind.INVERSE, "FINISH", tree, used)
             self._operation(m, "FINISH", Kind.FINISH, "END", tree, used, self.output_free)
+            self._operation(m, "EXPORT", Kind.EXPORT, "END", tree, used, self.output_free)
             with m.State("END"):
                 m.d.comb += [self.finished.eq(1), self.items.ready.eq(1), self.released.eq(~tree.current.held)]
                 m.d.sync += [used.eq(0), sunk.eq(0), tree.sink.eq(0)]
@@ -153,9 +157,9 @@ class MergeSequencer(wiring.Component):
                 work.sink_slot.eq(command.sink_slot),
                 work.target.eq(_lowest_clear(used)),
             ]
-            if kind in (Kind.INVERSE, Kind.FINISH):
+            if kind in (Kind.INVERSE, Kind.FINISH, Kind.EXPORT):
                 m.d.comb += [work.left.eq(tree.current), work.left_empty.eq(0), work.sink.eq(0)]
-            if kind in (Kind.COMBINE, Kind.FINISH):
+            if kind in (Kind.COMBINE, Kind.FINISH, Kind.EXPORT):
                 m.d.comb += work.beats.eq(command.value_groups * (32 // size.lanes))
             with m.If(self.operations.ready & allowed):
                 m.next = f"{name}_WRITTEN"

@@ -14,7 +14,7 @@ __all__ = ["Operation", "SliceScheduler"]
 
 
 class Operation(data.Struct):
-    """Work on `passes` rows of every slice, `beats` beats each (a COMBINE has one more, for the sums)."""
+    """Work on `passes` rows of every slice, `beats` beats each (COMBINE and EXPORT have one more, for the sums)."""
 
     kind: Kind
     passes: unsigned(8)
@@ -74,12 +74,13 @@ class SliceScheduler(wiring.Component):
         work = Signal(Operation)
         m.d.comb += work.eq(Mux(chosen, self.merge.payload, self.softmax.payload))
         beats, pass_last, end = Signal(10), Signal(), Signal()
+        with_sums = (work.kind == Kind.COMBINE) | (work.kind == Kind.EXPORT)
         m.d.comb += [
-            beats.eq(work.beats + (work.kind == Kind.COMBINE)),
+            beats.eq(work.beats + with_sums),
             issue.last.eq(beat + 1 == beats),
             pass_last.eq(pass_ + 1 == work.passes),
             end.eq(issue.valid & issue.last & pass_last),
-            issue.total.eq((work.kind == Kind.COMBINE) & issue.last),
+            issue.total.eq(with_sums & issue.last),
             issue.pass_.eq(pass_),
             issue.beat.eq(beat),
             self.merge.ready.eq(end & chosen),

@@ -38,7 +38,7 @@ class AttentionSlice(wiring.Component):
     summed: where the sum that the reducer has goes.
     sink_enable, sink: a sink logit.
     block_valid, block: 32 quantised softmax weights.
-    row_address, row: a beat of eight channels of the finished rows (pass, beat), one cycle later.
+    row_address, row: a beat of the finished rows (pass, beat), one cycle later.
     """
 
     def __init__(self, size: AttentionSize):
@@ -61,7 +61,7 @@ class AttentionSlice(wiring.Component):
                 "sink": In(SinkLogit),
                 "block_valid": Out(1),
                 "block": Out(Block),
-                "row_address": In(range(size.passes * size.value_size // LANES)),
+                "row_address": In(range(size.passes * size.row_granules)),
                 "row": Out(data.ArrayLayout(32, LANES)),
             }
         )
@@ -272,6 +272,11 @@ class AttentionSlice(wiring.Component):
                         given.x.eq(left[index]), given.y.eq(factor.data[0]), given.z.eq(zero),
                         given.combine.eq(Combine.ADD), given.function.eq(Function.NONE),
                     ]  # fmt: skip
+                with m.Case(Kind.EXPORT):
+                    m.d.comb += [
+                        given.x.eq(Mux(operate.total, (total_of, maximum_of)[index % 2][0], left[index])),
+                        given.z.eq(zero), given.combine.eq(Combine.ADD), given.function.eq(Function.NONE),
+                    ]  # fmt: skip
             m.d.comb += self._keep.data[index].eq(lane.result.result)
         m.d.comb += self._total.eq(lanes[0].result.result)
         self._softmax(m, [lane.result.middle for lane in lanes], [lane.result.result for lane in lanes])
@@ -306,18 +311,19 @@ class AttentionSlice(wiring.Component):
         ]
 
     def _finished(self, m: Module, results: Value) -> None:
-        """Finished rows, in beats of eight channels."""
+        """Finished rows, in beats of eight channels; sum and maximum of a partial one fill a beat."""
         size, late = self.size, self.late
         parts = LANES // size.lanes
         m.submodules.finished = finished = memory.Memory(
-            shape=data.ArrayLayout(32 * size.lanes, parts), depth=size.passes * size.value_size // LANES, init=[]
+            shape=data.ArrayLayout(32 * size.lanes, parts), depth=size.passes * size.row_granules, init=[]
         )
         write, read = finished.write_port(granularity=1), finished.read_port()
         inner = parts.bit_length() - 1
+        kept = late.valid & ((late.kind == Kind.FINISH) | (late.kind == Kind.EXPORT))
         m.d.comb += [
-            write.addr.eq(late.pass_ * (size.value_size // LANES) + late.beat[inner:]),
+            write.addr.eq(late.pass_ * size.row_granules + late.beat[inner:]),
             write.data.as_value().eq(results.replicate(parts)),
-            write.en.eq(Mux(late.valid & (late.kind == Kind.FINISH), Const(1, parts) << late.beat[:inner], 0)),
+            write.en.eq(Mux(kept, Mux(late.total, (1 << parts) - 1, Const(1, parts) << late.beat[:inner]), 0)),
             read.addr.eq(self.row_address),
             self.row.as_value().eq(read.data.as_value()),
         ]

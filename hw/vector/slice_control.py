@@ -22,6 +22,8 @@ class Kind(enum.Enum, shape=3):
     """1 / max(sum, 1)."""
     FINISH = 4
     """output * inverse + 0."""
+    EXPORT = 5
+    """output + 0, of a partial result that leaves; in a row's last beat sum and maximum alike, in turns."""
 
 
 class Place(data.Struct):
@@ -68,13 +70,13 @@ def arrival_layout(size: AttentionSize) -> data.StructLayout:
 
 
 def issue_layout(size: AttentionSize) -> data.StructLayout:
-    """One beat of work, the same for all rows; `total`: the beat of a COMBINE that joins the sums; `last` of a row."""
+    """One beat of work, the same for all rows; `total`: a COMBINE's or EXPORT's beat of sums; `last` of a row."""
     return data.StructLayout(
         {
             "valid": 1,
             "kind": Kind,
             "pass_": needed_bits(size.passes),
-            "beat": needed_bits(max(LEAF, size.value_size) // size.lanes),
+            "beat": needed_bits(max(LEAF, size.value_size + size.lanes) // size.lanes),
             "total": 1,
             "last": 1,
             "left": Place,

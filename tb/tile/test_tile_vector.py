@@ -202,7 +202,7 @@ async def test_refusals(dut):
     cases = [
         ([changed(send, "rows", 0)], TileError.SIZE), ([changed(quantise, "length", 0)], TileError.SIZE),
         ([changed(quantise, "element", 15)], TileError.FORMAT), ([places, no_rows], TileError.SIZE),
-        ([11], TileError.OPCODE),
+        ([15], TileError.OPCODE),
     ]  # fmt: skip
     if CONFIG.attention_rows:
         cases += refused_attention(refused)
