@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from amaranth.hdl import Module, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.emit import emit, once
@@ -40,18 +40,6 @@ class Outer(wiring.Component):
         return m
 
 
-class Words(wiring.Component):
-    address: In(7)
-    data: Out(9)
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.words = words = memory.Memory(shape=9, depth=128, init=[5] * 100)
-        read = words.read_port()
-        m.d.comb += [read.addr.eq(self.address), self.data.eq(read.data)]
-        return m
-
-
 @pytest.fixture
 def build_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(simulator, "BUILD", tmp_path)
@@ -77,12 +65,6 @@ def test_stale_files_go_and_unchanged_files_keep_their_time(tmp_path):
     second = {path.name: path.stat().st_mtime_ns for path in emit(Outer(), "outer", tmp_path)}
     assert first == second
     assert not (tmp_path / "gone.v").exists()
-
-
-def test_equal_words_of_a_memory_are_a_loop(tmp_path):
-    text = emit(Words(), "words", tmp_path)[0].read_text()
-    assert "for (int word = 0; word <= 99; word = word + 1) words[word] = 9'h005;" in text
-    assert text.count("words[") < 40, "the words that differ from those, and the read"
 
 
 def test_a_typo_in_a_source_gives_file_and_line(build_folder, monkeypatch):

@@ -22,7 +22,7 @@ def router_levels(config: MeshConfig) -> int:
         directory = Path(folder)
         sources = " ".join(map(str, emit(Router(config), "router", directory)))
         script = [
-            f"read_verilog {sources}", "hierarchy -top router", "flatten", "proc", "memory_map", "opt",
+            f"read_verilog -sv {sources}", "hierarchy -top router", "flatten", "proc", "memory_map", "opt",
             "techmap", "opt", "abc", "opt_clean", "tee -o levels.txt ltp -noff",
         ]  # fmt: skip
         program = "from pyosys import libyosys as y\nd=y.Design()\n" + "".join(

@@ -52,7 +52,7 @@ def netlist(component: wiring.Component, option: str | None = "") -> Netlist:
             raise RuntimeError(f"the emitted unit: {why}")
         return _enabled(raw)
     commands = [
-        *(f"read_verilog /in/{name}" for name in files),
+        *(f"read_verilog -sv /in/{name}" for name in files),
         f"synth -noabc -flatten {option} -top unit",
         "dfflegalize -cell $_DFF_P_ 01",
         "simplemap",
