@@ -169,6 +169,9 @@ class ScriptedTarget:
     `together`: takes an address and its first data only in one cycle. `take_*`: whether it takes a channel at all.
     `choose` picks the next answer among the transactions that AXI4 lets it answer (None: none now); `resp` is the
     response for an address. `memory` holds bytes by address; `seen` counts the writes that are complete.
+
+    What AXI4 forbids: `last` says at which beat (of an ID, from 0, of so many) a read has RLAST, and until then it goes
+    on; `stray` are IDs of beats (`r`) and answers (`b`) that it sends though nobody asked for them.
     """
 
     def __init__(self, dut: Any, prefix: str, choose=lambda waiting: 0 if waiting else None):
@@ -177,6 +180,8 @@ class ScriptedTarget:
         self.take_ar = self.take_aw = self.take_w = True
         self.answer_r = self.answer_b = True
         self.resp = lambda address: OKAY
+        self.last = lambda identity, beat, beats: beat == beats - 1
+        self.stray: dict[str, deque[int]] = {"r": deque(), "b": deque()}
         self.beats_left: int | None = None  # of reads, before it stops; None: it does not
         self.memory: dict[int, int] = defaultdict(int)
         self.reads: list[list] = []  # ID, addresses, beats that were sent
@@ -254,6 +259,10 @@ class ScriptedTarget:
         return [entry for n, entry in enumerate(waiting) if entry[0] not in [other[0] for other in waiting[:n]]]
 
     def _offer_read(self) -> list | None:
+        if self.stray["r"]:
+            identity = self.stray["r"].popleft()
+            self._set(rvalid=1, rid=identity, rdata=0xBAD, rresp=OKAY, rlast=len(self.stray["r"]) & 1)
+            return [identity]
         candidates = self._oldest(self.reads)
         pick = self.choose(candidates)
         if pick is None or self.beats_left == 0:
@@ -262,16 +271,21 @@ class ScriptedTarget:
             self.beats_left -= 1
         entry = candidates[pick]
         identity, addresses, beat = entry
-        base = addresses[beat] // LANES * LANES
+        address = addresses[min(beat, len(addresses) - 1)]
+        base = address // LANES * LANES
         word = sum(self.memory[base + lane] << (8 * lane) for lane in range(LANES))
-        last = beat == len(addresses) - 1
-        self._set(rvalid=1, rid=identity, rdata=word, rresp=self.resp(addresses[beat]), rlast=int(last))
+        last = self.last(identity, beat, len(addresses))
+        self._set(rvalid=1, rid=identity, rdata=word, rresp=self.resp(address), rlast=int(last))
         entry[2] += 1
         if last:
             self.reads.remove(entry)
         return entry
 
     def _offer_answer(self) -> list | None:
+        if self.stray["b"]:
+            identity = self.stray["b"].popleft()
+            self._set(bvalid=1, bid=identity, bresp=OKAY)
+            return [identity]
         candidates = self._oldest(self.complete)
         pick = self.choose(candidates)
         if pick is None:

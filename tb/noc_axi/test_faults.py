@@ -171,6 +171,95 @@ async def test_one_id_is_silent(dut, is_write):
     assert all(set(t.responses) == {OKAY} for t in fresh)
 
 
+class Numbered(dict):
+    """A target's memory in which every byte that was not written is told by its address."""
+
+    def __missing__(self, address):
+        return address * 37 & 255
+
+
+def numbered(transfer):
+    """What a read of a `Numbered` memory has to bring."""
+    return [
+        sum(Numbered()[address // 4 * 4 + lane] << (8 * lane) for lane in range(4)) for address in transfer.addresses()
+    ]
+
+
+def right(transfer):
+    return set(transfer.responses) == {OKAY} and transfer.data == numbered(transfer)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def test_rlast_too_early(dut):
+    """A target ends the reads of one ID after five beats: SLVERR in place of the missing ones, the others whole."""
+    targets, managers = await start(dut)
+    targets[0].memory = Numbered()
+    cut = 5
+    targets[0].last = lambda identity, beat, beats: beat == min(beats, cut if identity & 7 == 3 else beats) - 1
+    short = [managers[0].start(Transfer(False, 3, 0x100, 40)), managers[1].start(Transfer(False, 3, 0x200, 12))]
+    whole = [managers[n & 1].start(Transfer(False, n, 0x300 + 0x40 * n, 20)) for n in (0, 1, 4, 5)]
+    await finish(short + whole, 400)
+    assert all(right(t) for t in whole)
+    assert short[1].responses == [OKAY] * cut + [SLVERR] * 7 and short[1].data[:cut] == numbered(short[1])[:cut]
+    packets = (16, 16, 8)  # each a read of its own to the target
+    assert short[0].responses == [r for beats in packets for r in [OKAY] * cut + [SLVERR] * (beats - cut)]
+    for first in (0, 16, 32):
+        assert short[0].data[first : first + cut] == numbered(short[0])[first : first + cut]
+    assert int(dut.hung.value) == 0
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def test_rlast_too_late(dut):
+    """A target goes on after the last beat: the bridge counts, and what is too much reaches nobody else's read."""
+    targets, managers = await start(dut)
+    targets[0].memory = Numbered()
+    targets[0].last = lambda identity, beat, beats: beat == beats + (6 if identity & 7 == 3 else -1)
+    long = [managers[n].start(Transfer(False, 3, 0x100 * n, 12)) for n in range(2)]
+    others = [managers[n & 1].start(Transfer(False, n, 0x300 + 0x40 * n, 20)) for n in (0, 1, 4, 5)]
+    await finish(long + others, 400)
+    assert all(right(t) for t in long + others)
+    # Two of one ID at a time: the second may get what was too much for the first, but both end, and a third is right.
+    both = [managers[0].start(Transfer(False, 3, 0x100 * n, 12)) for n in range(2)]
+    await finish(both, 400)
+    assert right(both[0]) and len(both[1].data) == 12
+    await ClockCycles(dut.clk, 40)
+    third = managers[0].start(Transfer(False, 3, 0x500, 12))
+    await finish([third], 100)
+    assert right(third) and int(dut.hung.value) == 0
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def test_answers_that_nobody_asked_for(dut):
+    """Beats and answers of IDs without a transaction, of managers that there are and are not: taken and dropped."""
+    targets, managers = await start(dut)
+    targets[0].memory = Numbered()
+    strays = [place << 3 | identity for place in range(4) for identity in (2, 6)]
+    for channel in targets[0].stray.values():
+        channel.extend(strays)
+    await ClockCycles(dut.clk, 40)  # while nothing is under way
+    transfers = [managers[n & 1].start(Transfer(False, n, 0x40 * n, 20)) for n in (0, 1, 3, 4)]
+    transfers += [managers[n & 1].start(write(n, 0x800 + 0x40 * n, 20)) for n in (0, 1, 3, 4)]
+    for _ in range(3):
+        await ClockCycles(dut.clk, 15)  # and in the middle of others
+        for channel in targets[0].stray.values():
+            channel.extend(strays)
+    await finish(transfers, 600)
+    assert not any(targets[0].stray.values()), "some were not taken"
+    assert all(t.responses == [OKAY] if t.write else right(t) for t in transfers)
+    # A read is not answered by an answer to a write of its ID, nor the other way round.
+    targets[0].answer_r, targets[1].answer_b = False, False
+    waiting = [managers[0].start(Transfer(False, 2, 0x40, 4)), managers[0].start(write(6, REGION + 0x40, 4))]
+    await ClockCycles(dut.clk, 40)
+    targets[0].stray["b"].append(2)
+    targets[1].stray["r"].append(6)
+    await ClockCycles(dut.clk, 60)
+    assert not any(targets[0].stray.values()) and not any(targets[1].stray.values())
+    assert not any(t.done.is_set() or t.data for t in waiting)
+    targets[0].answer_r, targets[1].answer_b = True, True
+    await finish(waiting, 200)
+    assert right(waiting[0]) and waiting[1].responses == [OKAY]
+
+
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def test_manager_that_takes_nothing(dut):
     """One manager takes no answer for a long time: the other works on, through the same targets and links."""

@@ -23,8 +23,11 @@ class Pending(wiring.Component):
     """Finds the transaction of each beat that a target answers with, and gives up those that wait too long.
 
     A transaction without an answer for `timeout` cycles since it started, or since its last beat, is answered with
-    SLVERR. What the target still sends for it is taken and dropped; until it has, the target is `hung`. An answer
-    with an ID that nobody waits for is dropped.
+    SLVERR. What the target still sends for it is taken and dropped; until it has, the target is `hung`.
+
+    Of a target that breaks AXI4's rules: a read ends at `last`, and at the latest when all of its beats are there;
+    `last` too early ends it with SLVERR in place of the missing beats. An answer with an ID that nobody waits for is
+    dropped; so are beats after the last, unless a later read of their ID waits, which then gets them for its own.
 
     Interface attributes
     --------------------
