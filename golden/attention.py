@@ -16,9 +16,10 @@ Scores are base-2 logits: log2(e) and the softmax scale are multiplied into the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ LEAF = 128
 """Positions of a leaf."""
 
 Bytes = NDArray[np.uint8]
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -200,15 +202,18 @@ def leaf_partial(
     return Partial(softmax.maximum, softmax.total, matmul(codes, scales, value_codes, ones, format, format))
 
 
-def merge_tree(parts: dict[int, Partial]) -> Partial:
-    """Merge leaves over the tree of neighbours (2i, 2i + 1); a leaf that is not in `parts` was seen by no row."""
+def merge_tree(parts: dict[int, _Part], merge: Callable[[_Part, _Part], _Part]) -> _Part:
+    """Merge leaves over the tree of neighbours (2i, 2i + 1); a leaf that is not in `parts` was seen by no row.
+
+    The same for the nodes of a level, by their numbers in it. `merge`: `golden.vector.merge`, or what stands for it.
+    """
     if not parts:
         raise ValueError("There is no leaf to merge")
     while len(parts) > 1:
-        above: dict[int, Partial] = {}
+        above: dict[int, _Part] = {}
         for index in sorted(parts):
             if index // 2 in above:
-                above[index // 2] = vector.merge(above[index // 2], parts[index])
+                above[index // 2] = merge(above[index // 2], parts[index])
             else:
                 above[index // 2] = parts[index]
         parts = above
@@ -277,7 +282,7 @@ def attention(
     for head in range(shape.kv_heads):
         heads = slice(head * group, (head + 1) * group)
         parts = leaf_partials(query[:, heads], positions, cache, table, head, None, specification)
-        part = merge_tree(parts) if parts else _nothing(count * group, size)
+        part = merge_tree(parts, vector.merge) if parts else _nothing(count * group, size)
         if sinks is not None:
             logits = np.tile(sinks[heads], count)
             part = vector.merge(part, Partial(logits, np.full_like(logits, ONE), np.full_like(part.output, ZERO)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class AttentionMachine:
         for index in range(command.first_leaf, command.last_leaf + 1):
             visible = visibility(positions, index, int(command.window))
             parts[index] = leaf_partial(query, self._leaf(command, index, shape), visible, shape.format)
-        part = merge_tree(parts)
+        part = merge_tree(parts, vector.merge)
         if command.partial:
             return vector.export(part)
         if command.sink:
@@ -57,8 +58,13 @@ class AttentionMachine:
         return vector.finish(part)
 
     def _leaf(self, command: Any, index: int, shape: AttentionShape) -> Leaf:
+        """What lies in memory, with 0 for a value's codes that are no numbers: none was ever stored."""
         base = self.pages[int(command.table) + index]
-        return leaf_from_image(self.memory[base : base + leaf_granules(shape)], shape)
+        leaf = leaf_from_image(self.memory[base : base + leaf_granules(shape)], shape)
+        if shape.format.element.is_integer:
+            return leaf
+        numbers = (leaf.value_codes & 0x7F) <= shape.format.element.max_code
+        return replace(leaf, value_codes=np.where(numbers, leaf.value_codes, 0).astype(np.uint8))
 
 
 def _shape(command: Any, group: int) -> AttentionShape:

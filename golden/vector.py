@@ -273,7 +273,7 @@ def finish(part: Partial) -> Bits:
 def export(part: Partial) -> Bits:
     """A partial result as a tile hands it to another: uint32 [rows, d + 8], output + 0 and behind it sum, maximum, ...
 
-    Adding +0 takes the sign off a zero, as in `finish`. `golden.vector_commands.merge_partials` goes on from there.
+    Adding +0 takes the sign off a zero, as in `finish`. `golden.vector_commands.merge` goes on from there.
     """
     statistics = np.stack([part.total, part.maximum], axis=-1)
     return vector_pass(np.concatenate([part.output, np.tile(statistics, 4)], axis=-1), z=ZERO).result

@@ -108,7 +108,7 @@ class Attend:
     sink logits that take part; None: none.
     leaves: first and last leaf of a *partial* result, for a tile that has only these: rows that are not divided by
     their sum, and behind each row a granule with sum, maximum, sum, maximum, ... of it. The leaves that are seen among
-    them have to be those of a node of the tree of neighbours. `golden.vector_commands.merge_partials` joins them.
+    them have to be those of a node of the tree of neighbours. `golden.attention_program` joins them.
     """
 
     rows: int
