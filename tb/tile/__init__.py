@@ -36,7 +36,20 @@ CONFIGS = {
         activation_depth=128,
         instruction_depth=128,
         vector_depth=2048,
+        formats=("MXINT8", "E4M3"),
         attention_rows=8,
+    ),
+    "tile_4x8_attention": TileConfig(
+        rows=4,
+        columns=8,
+        slots=4,
+        passes=4,
+        activation_depth=256,
+        instruction_depth=256,
+        vector_depth=8192,
+        formats=("MXINT8", "E5M2"),
+        attention_rows=16,
+        attention_channels=96,
     ),
     "tile_3x2_vector": TileConfig(
         rows=3,
@@ -56,16 +69,34 @@ DEFAULT_SUITE = (
 """Rows and columns of 1, 2, 3, 4 and 8, and every format."""
 
 
-def _bench(name: str, config: TileConfig) -> Testbench:
+def _model(name: str, config: TileConfig) -> Model:
     slices = (f"attention_slice_{attention_size(config).key}",) if config.attention_rows else ()
-    model = Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O0", compile_once=slices)
+    return Model(name=name, component=lambda: Tile(config), key=repr(config), optimise="-O0", compile_once=slices)
+
+
+def _bench(name: str, config: TileConfig) -> Testbench:
     return Testbench(
         name=name,
-        model=model,
+        model=_model(name, config),
         module="tb.tile.test_tile_vector" if config.vector_depth else "tb.tile.test_tile",
         long=name not in DEFAULT_SUITE,
         environment={"TILE_CONFIG": name},
     )
 
 
-TESTBENCHES = [_bench(name, config) for name, config in CONFIGS.items()]
+def _attention(name: str, config: str, **long: str) -> Testbench:
+    """Programs of attention, on the model of the bench `config`."""
+    return Testbench(
+        name=name,
+        model=_model(config, CONFIGS[config]),
+        module="tb.tile.test_tile_attention",
+        long=bool(long),
+        environment={"TILE_CONFIG": config, **long},
+    )
+
+
+TESTBENCHES = [
+    *(_bench(name, config) for name, config in CONFIGS.items()),
+    _attention("tile_attention", "tile_2x4_attention"),
+    _attention("tile_attention_long", "tile_4x8_attention", TILE_ATTENTION_LONG="1"),
+]

@@ -56,13 +56,16 @@ class SequenceWork:
     """`case` on tiles of `config` at `nodes`, a rectangle, the first of them the home.
 
     The KV caches begin at granule `cache` of the tiles' memories and end before `end`. Memory that is not written
-    holds garbage: behind the end of the sequence, and in the place of other tiles' leaves.
+    holds garbage: behind the end of the sequence, and in the place of other tiles' leaves. The rows go to granule
+    `result` of the host and on.
     """
 
     def __init__(
-        self, config: TileConfig, case: Case, seed: int, nodes: Sequence[tuple[int, int]], cache: int = 0
-    ) -> None:
+        self, config: TileConfig, case: Case, seed: int, nodes: Sequence[tuple[int, int]], cache: int = 0,
+        host: Destination = HOST, result: int = 0,
+    ) -> None:  # fmt: skip
         self.config, self.case, self.nodes, self.cache = config, case, nodes, cache
+        self.host, self.result = host, result
         self.numbers = np.random.default_rng(seed)
         self.rows = case.positions * case.group
         self.leaves = -(-case.length // LEAF)
@@ -116,8 +119,11 @@ class SequenceWork:
         found = attention(self.query, positions, self.paged, self.order, self.sinks)
         return found.reshape(self.rows, -1)
 
-    def program(self, tile: int, result: int = 0) -> list[int]:
-        """A tile's program. The home's rows go to the host's granule `result` and on."""
+    def program(self, tile: int) -> list[int]:
+        """A tile's program; of one that has no part in it, too."""
+        ends = [Signal(tile, self.host), Halt()]
+        if tile >= len(self.nodes):
+            return encode_program(self.config, [Await(len(self.granules), FROM_HOST), *ends])
         case, sequence, first, last = self.case, self.sequence, self.nodes[0], self.nodes[-1]
         everyone, blocks = Destination(*first, x_last=last[0], y_last=last[1]), case.key_size // 32
         commands: list[Command] = [Await(len(self.granules), FROM_HOST)]
@@ -130,8 +136,8 @@ class SequenceWork:
         commands += [Await(self.rows * blocks, BLOCKS), *sequence.attend(tile, self.chunk)]
         if tile == 0:
             row = case.value_size // LANES
-            commands.append(Send(self.rows, row, Rows(self.chunk.result, row), HOST, result, row))
-        return encode_program(self.config, [*commands, Signal(tile, HOST), Halt()])
+            commands.append(Send(self.rows, row, Rows(self.chunk.result, row), self.host, self.result, row))
+        return encode_program(self.config, [*commands, *ends])
 
     def _page(self, leaf: int) -> int:
         return self.cache + int(self.order[leaf]) * leaf_granules(self.case.shape)
@@ -162,8 +168,21 @@ class SequenceWork:
                 machine.receive_granule(address, granule, FROM_HOST)
         assert run_network(machines), "the golden machines did not reach the end of their programs"
         assert not any(count for machine in machines for count in machine.received), "arrivals that no AWAIT took"
-        np.testing.assert_array_equal(rows_of(machines[0].sent, self.expected.shape), self.expected)
+        np.testing.assert_array_equal(self._rows_of(machines[0].sent), self.expected)
         return machines
+
+    def _rows_of(self, sent: Sequence[Write]) -> Bits:
+        """The rows that a home has sent to the host."""
+        found = np.zeros(self.expected.shape, np.uint32).reshape(-1, LANES)
+        writes = [write for write in sent if write.memory == Memory.RESULTS and write.destination[-1] == self.host.port]
+        assert {write.address - self.result for write in writes} == set(range(len(found))), "not every row was sent"
+        for write in writes:
+            found[write.address - self.result] = write.values
+        return found.reshape(self.expected.shape)
+
+    def rows_in(self) -> list[tuple[int, Bits]]:
+        """What the host writes into every vector memory: granule, and granules uint32 [n, 8] from there on."""
+        return [(0, np.stack([granule for _, granule in self.granules]))]
 
     def transfers(self) -> list[dict]:
         """What brings the host's granules."""
@@ -171,15 +190,3 @@ class SequenceWork:
             remote_write(Memory.RESULTS, address, granule.tobytes(), counter=FROM_HOST)
             for address, granule in self.granules
         ]
-
-
-def rows_of(sent: Sequence[Write], shape: tuple[int, int], first: int = 0) -> Bits:
-    """The rows that a home has sent to the host, from granule `first` on."""
-    found = np.zeros(shape, np.uint32).reshape(-1, LANES)
-    places = set()
-    for write in sent:
-        if write.memory == Memory.RESULTS and write.destination[-1] == 1 and write.values is not None:
-            found[write.address - first] = write.values
-            places.add(write.address)
-    assert len(places) == len(found), f"{len(places)} granules of {len(found)} were sent"
-    return found.reshape(shape)
