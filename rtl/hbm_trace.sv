@@ -2,7 +2,9 @@
 //
 // +trace=FILE holds one little-endian 32-bit word a request: granule index, bit 31 set for a write. Requests go in
 // order, at most one a clock; with +trace_spacing=S (in 1/256 clocks) no two closer than S on average. The first tenth
-// warms up. Read data must be the device's pattern (+hbm_pattern), writes carry its complement.
+// warms up. Read data must be the device's pattern (+hbm_pattern), writes carry its complement. `returned` counts the
+// reads that have their data, each once: data that nobody waits for count as `wrong`, and so make up for nothing.
+// `done`: all requests are accepted, all reads have returned, and the controller has nothing left to do (`idle`).
 // +latencies=FILE receives one 32-bit word for each measured read: clocks from acceptance to last data.
 module hbm_trace #(
     parameter int ADDRESS_BITS = 22,
@@ -13,6 +15,7 @@ module hbm_trace #(
     input logic rst,
     output logic request_valid,
     input logic request_ready,
+    input logic idle,
     output logic [1+ADDRESS_BITS+TAG_BITS-1:0] request,
     output logic [255:0] request_data,
     input logic response_valid,
@@ -28,7 +31,7 @@ module hbm_trace #(
     logic [31:0] trace[MOST];
     logic [31:0] sent_at[2**TAG_BITS];
     logic [ADDRESS_BITS-1:0] sent_index[2**TAG_BITS];
-    logic [2**TAG_BITS-1:0] measured;
+    logic [2**TAG_BITS-1:0] measured, waiting;
     logic [31:0] lines, next, now, warm;
     longint spacing, credit;
     logic [TAG_BITS-1:0] tag, back;
@@ -69,6 +72,7 @@ module hbm_trace #(
             returned <= 0;
             reads <= 0;
             wrong <= 0;
+            waiting <= 0;
             first_clock <= 0;
             last_clock <= 0;
             warm <= lines / 10;
@@ -87,15 +91,18 @@ module hbm_trace #(
                     sent_at[tag] <= now;
                     sent_index[tag] <= index;
                     measured[tag] <= next >= warm;
+                    waiting[tag] <= 1;
                 end
             end
             if (response_valid) begin
-                returned <= returned + 1;
+                if (waiting[back]) returned <= returned + 1;
+                else wrong <= wrong + 1;
+                waiting[back] <= 0;
                 for (int w = 0; w < 8; w++)
                     if (response[TAG_BITS+32*w+:32] != 8 * 32'(sent_index[back]) + w) wrong <= wrong + 1;
                 if (latencies != 0 && measured[back]) $fwrite(latencies, "%u", now - sent_at[back]);
             end
-            done <= next == lines && returned == reads;
+            done <= next == lines && returned == reads && idle;
         end
     end
 endmodule

@@ -42,7 +42,7 @@ class TraceBench(wiring.Component):
         m.submodules.trace = Instance(
             "hbm_trace", p_ADDRESS_BITS=config.address_bits, p_TAG_BITS=config.tag_bits,
             i_clk=ClockSignal(), i_rst=ResetSignal(), o_request_valid=core.request.valid,
-            i_request_ready=core.request.ready, o_request=request,
+            i_request_ready=core.request.ready, i_idle=core.idle, o_request=request,
             o_request_data=core.request_data, i_response_valid=core.response_valid,
             i_response=Cat(core.response.tag, core.response.data, core.response.error), o_done=self.done,
             **{f"o_{name}": getattr(self, name) for name in self.RESULTS},
