@@ -1,7 +1,7 @@
 """Testbenches of the whole chip with its DRAM devices.
 
 `chip`: registers, data port and small products on the chip of `make sim`, the same model that it runs. `chip_layer`:
-a small layer on it.
+a small layer on it; `chip_attention`: one sequence on one, two and four of its tiles.
 """
 
 from functools import cache
@@ -42,6 +42,9 @@ def default() -> ChipConfig:
 TESTBENCHES = [
     Testbench(name="chip", model=model(default()), module="tb.chip.test_chip", plusargs=images(default())),
     Testbench(name="chip_layer", model=model(default()), module="tb.chip.test_whole_layer", plusargs=images(default())),
+    Testbench(
+        name="chip_attention", model=model(default()), module="tb.chip.test_attention", plusargs=images(default())
+    ),
     Testbench(
         name="chip_environment", model=model(default()), module="tb.chip.test_environment", plusargs=images(default())
     ),
