@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ARRAY, VECTOR, ATTENTION = ("tile", "tile_2x2_formats"), ("tile", "tile_2x4_attention"), ("vector_attention", "")
+ARRAY, VECTOR, PROGRAMS = ("tile", "tile_2x2_formats"), ("tile", "tile_2x4_attention"), ("tile", "tile_attention")
+ATTENTION = ("vector_attention", "")
 """Block and testbench that have to notice."""
 MUTANTS = {
     "destination of the next group": (
@@ -53,9 +54,34 @@ ATTENTION_MUTANTS = {
     "later keys seen": ("hw/vector/slice.py", "(column < low) | (column >= high)", "column < low"),
     "codes that are no numbers kept": ("hw/vector/kv.py", "Mux(none, 0, code)", "Mux(none & 0, 0, code)"),
 }  # fmt: skip
+PROGRAM_MUTANTS = {
+    "sum and maximum of a partial result exchanged": (
+        "hw/vector/slice.py", "(total_of, maximum_of)[index % 2]", "(maximum_of, total_of)[index % 2]",
+    ),
+    "a partial result divided by its sum": (
+        "hw/vector/merge.py", "with m.If(item.command.partial):", "with m.If(item.command.partial & 0):",
+    ),
+    "a partial result without its sum and maximum": (
+        "hw/vector/attention.py", "(32 // LANES) + merge.item.command.partial", "(32 // LANES)",
+    ),
+    "sinks of later passes over those of the first": (
+        "hw/tile/attention.py", "place.pass_.eq(place.pass_ + 1)", "place.pass_.eq(0)",
+    ),
+    "sinks do not begin again with the group": (
+        "hw/tile/attention.py", "Mux(head + 1 == command.group, 0, head + 1)", "head + 1",
+    ),
+    "a window one position too long": ("hw/vector/slice.py", "high - arrival.window", "high - arrival.window - 1"),
+    "a latent token read with a value": ("hw/tile/attention.py", "with m.If(token.latent):", "with m.If(0):"),
+    "a sink in a partial result": ("hw/vector/attention.py", "(command.partial & command.sink)", "0"),
+}  # fmt: skip
 CASES = [
     pytest.param(bench, *mutant, id=name)
-    for bench, mutants in ((ARRAY, MUTANTS), (VECTOR, VECTOR_MUTANTS), (ATTENTION, ATTENTION_MUTANTS))
+    for bench, mutants in (
+        (ARRAY, MUTANTS),
+        (VECTOR, VECTOR_MUTANTS),
+        (PROGRAMS, PROGRAM_MUTANTS),
+        (ATTENTION, ATTENTION_MUTANTS),
+    )
     for name, mutant in mutants.items()
 ]
 
@@ -74,7 +100,7 @@ def copy(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("bench", [ARRAY, VECTOR, ATTENTION], ids=lambda bench: bench[1] or bench[0])
+@pytest.mark.parametrize("bench", [ARRAY, VECTOR, PROGRAMS, ATTENTION], ids=lambda bench: bench[1] or bench[0])
 def test_the_design_passes_unchanged(copy, bench):
     done = run(copy, bench)
     assert done.returncode == 0, done.stdout + done.stderr
