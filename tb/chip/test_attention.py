@@ -68,7 +68,7 @@ async def test_any_number_of_tiles(dut, name):
     host.pause(0.0 if name == "decode" else 0.3, SEED)
     for work in WORKS[name]:
         rows, cycles = await rows_of(host, work)
-        dut._log.info("%s on %d tiles: %d cycles", name, len(work.nodes), cycles)
+        cocotb.log.info("%s on %d tiles: %d cycles", name, len(work.nodes), cycles)
         np.testing.assert_array_equal(rows, work.expected, err_msg=f"{name} on {len(work.nodes)} tiles")
         np.testing.assert_array_equal(rows, WORKS[name][0].expected)
     assert await host.read("error") == 0
