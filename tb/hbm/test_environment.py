@@ -12,7 +12,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster
 from pyuvm import uvm_env, uvm_test
 
-from hw.hbm.interface import StreamDescriptor
+from hw.hbm.interface import Hint, StreamDescriptor
 from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
@@ -63,13 +63,15 @@ class test_random_traffic(uvm_test):
         cocotb.start_soon(self.sample(dut))
         generator = random.Random(SEED)
         lengths = [generator.choice((1, 2, 7, 32, 90, 200)) for _ in range(24)]
-        ranges = [(generator.randrange(HALF - length), length) for length in lengths]
-        for index, (address, length) in enumerate(ranges):
+        ranges = [(generator.randrange(HALF - length), length, generator.choice(list(Hint))) for length in lengths]
+        for index, (address, length, hint) in enumerate(ranges):
             environment.coverage.hit("descriptor_length", sizes(length))
+            environment.coverage.hit("hints", hint.name.lower())
             for granule in range(address, address + length):
                 environment.scoreboard.expect(pattern(granule) ^ (self.corrupt if index == 12 else 0))
         traffic = cocotb.start_soon(self.axi_traffic(master))
-        await StreamSequence([{"address": a, "length": n} for a, n in ranges]).start(environment.source.sequencer)
+        descriptors = [{"address": a, "length": n, "hint": hint.value} for a, n, hint in ranges]
+        await StreamSequence(descriptors).start(environment.source.sequencer)
         await traffic
         while environment.scoreboard.expected:
             await ClockCycles(dut.clk, 100)
