@@ -1,37 +1,12 @@
 """Proofs for all time of the HBM controller's parts, and mutants that the same proofs must refute."""
 
-import types
-from pathlib import Path
-
 import pytest
-from amaranth.lib import wiring
+from proofs import mutant, proven, refuted
 
 from hw.hbm import banks, queue, refresh
 from scripts.formal import hbm
-from scripts.formal.engine import prove
 
 QUICK = ("RC", "WTRL", "RFCPB")
-
-
-def mutant(module: types.ModuleType, old: str, new: str) -> types.ModuleType:
-    """`module` with one piece of its source replaced."""
-    source = Path(module.__file__).read_text()
-    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__name__}"
-    broken = types.ModuleType("hw.hbm.broken")
-    broken.__package__ = "hw.hbm"
-    exec(compile(source.replace(old, new), module.__file__, "exec"), broken.__dict__)
-    return broken
-
-
-def proven(component: wiring.Component) -> None:
-    verdict = prove(component)
-    assert verdict.holds is True, verdict.text
-    assert verdict.registers > 0
-
-
-def refuted(component: wiring.Component) -> None:
-    verdict = prove(component)
-    assert verdict.holds is False, verdict.text
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,14 @@
 """Proofs for all time of the network's parts, and mutants that the same proofs must refute."""
 
-import types
-from pathlib import Path
-
 import pytest
-from amaranth.lib import wiring
+from proofs import mutant, proven, refuted
 
 from hw.noc import MeshConfig, arbiter, edge, router
 from hw.noc.axi import order
 from hw.noc.route import legal
 from scripts.formal import noc
-from scripts.formal.engine import prove
 
 SMALL = MeshConfig(2, 2, payload=2, classes=1, depth=2)
-
-
-def mutant(module: types.ModuleType, old: str, new: str) -> types.ModuleType:
-    """`module` with one piece of its source replaced."""
-    source = Path(module.__file__).read_text()
-    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__name__}"
-    broken = types.ModuleType("broken")
-    exec(compile(source.replace(old, new), module.__file__, "exec"), broken.__dict__)
-    return broken
-
-
-def proven(component: wiring.Component) -> None:
-    verdict = prove(component)
-    assert verdict.holds is True, verdict.text
-    assert verdict.registers > 0
-
-
-def refuted(component: wiring.Component) -> None:
-    verdict = prove(component)
-    assert verdict.holds is False, verdict.text
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
