@@ -12,6 +12,7 @@ Every result that leaves a tile is compared: it is placed in the host's memory a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,13 +99,18 @@ def layer_problem(config: ChipConfig, model: ModelConfig) -> str | None:
     return None
 
 
-def lower_layer(config: ChipConfig, layer: Layer) -> LayerPlan:
-    """Programs, images and host steps of one layer. Raises ConfigError (one line) where the chip is too small."""
+def lower_layer(
+    config: ChipConfig, layer: Layer, program: Callable[[ChipConfig, Layer, Places, int], TileProgram] = TileProgram
+) -> LayerPlan:
+    """Programs, images and host steps of one layer. Raises ConfigError (one line) where the chip is too small.
+
+    `program`: what makes a tile's program, by its index (`golden.layer_batch` has another).
+    """
     if problem := layer_problem(config, layer.model):
         raise ConfigError(f"chip '{config.name}': {problem}")
     places = Places(layer, config)
     try:
-        tiles = [TileProgram(config, layer, places, index) for index in range(config.tiles)]
+        tiles = [program(config, layer, places, index) for index in range(config.tiles)]
         programs = [encode_program(config.tile, tile.commands()) for tile in tiles]
     except ProgramError as error:
         raise ConfigError(f"chip '{config.name}': {error}") from None

@@ -1,7 +1,8 @@
 """Testbenches of the whole chip with its DRAM devices.
 
 `chip`: registers, data port and small products on the chip of `make sim`, the same model that it runs. `chip_layer`:
-a small layer on it; `chip_attention`: one sequence on one, two and four of its tiles.
+a small layer on it; `chip_attention`: one sequence on one, two and four of its tiles;
+`chip_invariances_<n>`: a layer's rows of several users on n tiles.
 """
 
 from functools import cache
@@ -44,6 +45,16 @@ TESTBENCHES = [
     Testbench(name="chip_layer", model=model(default()), module="tb.chip.test_whole_layer", plusargs=images(default())),
     Testbench(
         name="chip_attention", model=model(default()), module="tb.chip.test_attention", plusargs=images(default())
+    ),
+    *(
+        Testbench(
+            name=f"chip_invariances_{tiles}",
+            model=model(default()),
+            module="tb.chip.test_invariances",
+            plusargs=images(default()),
+            environment={"LAYER_TILES": str(tiles)},
+        )
+        for tiles in (1, 2, 4)
     ),
     Testbench(
         name="chip_environment", model=model(default()), module="tb.chip.test_environment", plusargs=images(default())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from golden.formats import MXINT8
 from golden.fp32_ops import Bits
 from golden.layer import Layer, LayerPlan, run_layer
+from golden.layer_batch import Segment, join_layers
 from golden.machine import TileMachine, run_network
 from golden.model import KvCache, Quantised, QuantisedLayer
 from golden.smollm2 import ModelConfig
@@ -37,6 +39,28 @@ def random_work(seed: int, chunk: int = 5) -> dict[str, tuple[Layer, dict[str, B
         mode: run_layer(MODEL, layer, numbers.standard_normal((positions, MODEL.hidden)).astype(np.float32), cache)
         for mode, positions in (("prefill", chunk), ("decode", 1))
     }
+
+
+BATCHES = (((0, 0, 3), (1, 0, 2)), ((1, 2, 1), (0, 3, 2)), ((0, 5, 1), (2, 0, 1), (1, 3, 1)))
+"""Three users' rows in three runs: (sequence, position, rows) of each; chunks and steps beside one another."""
+
+
+def random_batches(seed: int) -> Iterator[tuple[Layer, tuple[Segment, ...], dict[str, Bits]]]:
+    """The work of `BATCHES`, and its results: of each row those of its sequence alone, all positions at once."""
+    numbers, layer = np.random.default_rng(seed), random_layer(seed)
+    lengths = [max(p + rows for batch in BATCHES for s, p, rows in batch if s == sequence) for sequence in range(3)]
+    alone = [
+        run_layer(MODEL, layer, numbers.standard_normal((length, MODEL.hidden)).astype(np.float32), KvCache(MODEL))
+        for length in lengths
+    ]
+    for batch in BATCHES:
+        parts = []
+        for sequence, position, rows in batch:
+            work, results = alone[sequence]
+            part = slice(position, position + rows)
+            cut = replace(work, x=work.x[part], cosine=work.cosine[part], sine=work.sine[part], position=position)
+            parts.append((sequence, cut, {name: result[part] for name, result in results.items()}))
+        yield join_layers(parts)
 
 
 def golden_machines(plan: LayerPlan, before: Sequence[TileMachine] = ()) -> list[TileMachine]:
