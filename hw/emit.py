@@ -133,7 +133,7 @@ def _rtlil(fragment: Fragment, ports: dict[str, tuple[Value, PortDirection]], na
 
 def _for_all_words(memory: re.Match[str]) -> str:
     declaration, name, last, value = memory.groups()
-    loop = f"for (int word = 0; word <= {last}; word = word + 1) {name}[word] = {value};"
+    loop = f"for (int _word_ = 0; _word_ <= {last}; _word_ = _word_ + 1) {name}[_word_] = {value};"
     return f"{declaration}\n  initial begin\n    {loop}\n  end"
 
 

@@ -39,7 +39,7 @@ def _initial_words(verilog: str) -> dict[int, list[int]]:
         words = dict.fromkeys(range(int(last) + 1))
         target = re.escape(name) + r" ?"
         for index, value in re.findall(rf"{target}\[(\w+)\] = 16'h(\w+);", verilog):
-            places = words if index == "word" else [int(index)]
+            places = words if index == "_word_" else [int(index)]
             words.update(dict.fromkeys(places, int(value, 16)))
         found.setdefault(int(last) + 1, []).append(list(words.values()))
     return found
@@ -50,7 +50,7 @@ def test_every_word_of_a_memory_has_its_initial_value(tmp_path):
     found = _initial_words(path.read_text())
     assert found[8] == [[0xABCD] * 8] and found[1] == [[3]]
     assert sorted(found[64]) == sorted([[0] * 64, [1] * 64, [0] * 63 + [5]])
-    assert path.read_text().count("for (int word") == len(CONTENTS) - 1, "alike words are a loop"
+    assert path.read_text().count("for (int _word_") == len(CONTENTS) - 1, "alike words are a loop"
 
 
 def test_a_memory_that_the_text_does_not_show_is_refused(tmp_path, monkeypatch):
