@@ -9,8 +9,9 @@ from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.tile.array import LocalSignature
 from hw.tile.config import LANES, TileConfig
-from hw.tile.isa import AppendInstruction, AttendInstruction, Block, SinkInstruction, WeightRange
+from hw.tile.isa import AppendInstruction, AttendInstruction, SinkInstruction, WeightRange
 from hw.tile.issue import Job
+from hw.tile.unpack import blocks_layout
 from hw.vector.append import KvAppender, MemoryWrite
 from hw.vector.attention import AttentionEngine
 from hw.vector.leaves import PAGES, AttentionSize
@@ -28,7 +29,8 @@ _BLOCK_BEATS = 32 // LANES
 def attention_size(config: TileConfig) -> AttentionSize:
     """The build of the engine. Raises ValueError for a tile that cannot have it."""
     levels = config.attention_leaves.bit_length() - 1
-    return AttentionSize(config, config.attention_rows, config.attention_channels // 32, levels)
+    groups, buffer = config.attention_channels // 32, config.attention_leaf_buffer
+    return AttentionSize(config, config.attention_rows, groups, levels, leaf_buffer=buffer)
 
 
 class AttentionPath(wiring.Component):
@@ -61,7 +63,7 @@ class AttentionPath(wiring.Component):
                 "ranges": Out(stream.Signature(WeightRange)),
                 "granules": In(stream.Signature(256)),
                 "jobs": Out(stream.Signature(Job)),
-                "blocks": Out(stream.Signature(Block)),
+                "blocks": Out(stream.Signature(blocks_layout(attention_size(config).at_once))),
                 "array": In(LocalSignature(config)),
                 "rows": Out(stream.Signature(load_layout(LANES))),
                 "error": Out(1),

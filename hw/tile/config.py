@@ -45,6 +45,8 @@ class TileConfig:
         Channels of the longest value, a multiple of 32, 32 to 512.
     attention_leaves : int
         Leaves of 128 positions of the longest context, a power of two, 2 to 1024.
+    attention_leaf_buffer : bool
+        Latent leaves (MLA) are read once, see `hw.vector.leaves.AttentionSize`.
     """
 
     rows: int = 8
@@ -59,6 +61,7 @@ class TileConfig:
     attention_rows: int = 0
     attention_channels: int = 64
     attention_leaves: int = 16
+    attention_leaf_buffer: bool = False
 
     def __post_init__(self) -> None:
         limits = {
@@ -91,6 +94,8 @@ class TileConfig:
             raise ValueError("tile.attention_rows needs a vector unit: tile.vector_depth is 0")
         if channels not in range(32, 513, 32):
             raise ValueError(f"tile.attention_channels must be a multiple of 32 from 32 to 512, not {channels!r}")
+        if not isinstance(self.attention_leaf_buffer, bool):
+            raise ValueError(f"tile.attention_leaf_buffer must be true or false, not {self.attention_leaf_buffer!r}")
         if leaves not in [1 << level for level in range(1, 11)]:
             raise ValueError(f"tile.attention_leaves must be a power of two from 2 to 1024, not {leaves!r}")
 

@@ -7,14 +7,14 @@ from amaranth.lib.wiring import In, Out
 from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.tile.array import Array
-from hw.tile.attention import MEMORY_AXI, AttentionPath, MemoryWriter
+from hw.tile.attention import MEMORY_AXI, AttentionPath, MemoryWriter, attention_size
 from hw.tile.collect import WeightCollector
 from hw.tile.config import TileConfig
 from hw.tile.counters import CounterFile
 from hw.tile.drain import Outgoing
 from hw.tile.isa import ROW_BITS, Counters, Memory, RemoteWrite, TileError, WeightRange
 from hw.tile.sequencer import Sequencer
-from hw.tile.unpack import GRANULE, FrameUnpacker
+from hw.tile.unpack import GRANULE, FrameUnpacker, blocks_layout
 from hw.tile.vector import VectorPath
 
 __all__ = ["Tile"]
@@ -28,6 +28,16 @@ def _choose(m: Module, first: Value, target: stream.Interface, one: stream.Inter
         one.ready.eq(target.ready & first),
         other.ready.eq(target.ready & ~first),
     ]
+
+
+def _widened(m: Module, source: stream.Interface, at_once: int, name: str) -> stream.Interface:
+    """A stream of one or two blocks as one of `at_once`."""
+    wide, payload = stream.Signature(blocks_layout(at_once)).create(path=(name,)), source.payload
+    m.d.comb += [wide.valid.eq(source.valid), source.ready.eq(wide.ready)]
+    m.d.comb += [wide.payload.block[index].eq(block) for index, block in enumerate(payload.block)]
+    if len(payload.block) == 2:
+        m.d.comb += wide.payload.two.eq(payload.two)
+    return wide
 
 
 class Tile(wiring.Component):
@@ -70,7 +80,8 @@ class Tile(wiring.Component):
         m.submodules.sequencer = sequencer = Sequencer(config)
         m.submodules.weight_queue = weights = StreamFifo(GRANULE, config.weight_queue)
         m.submodules.unpacker = unpacker = FrameUnpacker(config.formats)
-        m.submodules.collector = collector = WeightCollector(config.columns, unpacker.at_once)
+        at_once = max(unpacker.at_once, attention_size(config).at_once if config.attention_rows else 1)
+        m.submodules.collector = collector = WeightCollector(config.columns, at_once)
         m.submodules.array = array = Array(config)
         m.submodules.counters = counters = CounterFile(config.rows * config.columns)
 
@@ -123,20 +134,20 @@ class Tile(wiring.Component):
         attending = sequencer.attend.valid
         wiring.connect(m, sequencer.attend, attention.attend)
         wiring.connect(m, array.local, attention.array)
-        blocks = stream.Signature(unpacker.blocks.payload.shape()).create(path=("kv_blocks",))
         m.d.comb += [
             attention.pages_enable.eq(sequencer.page_enable),
             attention.pages_address.eq(sequencer.page.entry),
             attention.pages_data.eq(sequencer.page.granule),
             sequencer.settled.eq(unpacker.idle & ~weights.o.valid),
             sequencer.refused.eq(attention.error),
-            blocks.payload.block[0].eq(attention.blocks.payload),
-            blocks.valid.eq(attention.blocks.valid),
-            attention.blocks.ready.eq(blocks.ready),
         ]
         _choose(m, attending, wiring.flipped(self.descriptors), attention.ranges, sequencer.descriptors)
         _choose(m, attending, array.jobs, attention.jobs, sequencer.jobs)
-        _choose(m, attending, collector.blocks, blocks, unpacker.blocks)
+        of_cache, of_weights = (
+            _widened(m, source, collector.at_once, name)
+            for source, name in ((attention.blocks, "cache_blocks"), (unpacker.blocks, "weight_blocks"))
+        )
+        _choose(m, attending, collector.blocks, of_cache, of_weights)
         for target, mine in ((attention.granules, attending), (unpacker.granules, ~attending)):
             m.d.comb += [target.payload.eq(weights.o.payload), target.valid.eq(weights.o.valid & mine)]
         m.d.comb += weights.o.ready.eq(Mux(attending, attention.granules.ready, unpacker.granules.ready))

@@ -11,8 +11,10 @@ from hw.tile.array import LocalSignature
 from hw.tile.config import LANES
 from hw.tile.isa import Block, WeightRange
 from hw.tile.issue import Job
+from hw.tile.unpack import blocks_layout
 from hw.vector.engine import result_layout
 from hw.vector.kv import KvFetcher, KvUnpacker, ValueScales
+from hw.vector.kv_buffer import BufferedUnpacker
 from hw.vector.leaves import (
     LANDINGS,
     LEAF,
@@ -81,7 +83,7 @@ class AttentionEngine(wiring.Component):
                 "ranges": Out(stream.Signature(WeightRange)),
                 "granules": In(stream.Signature(256)),
                 "jobs": Out(stream.Signature(Job)),
-                "blocks": Out(stream.Signature(Block)),
+                "blocks": Out(stream.Signature(blocks_layout(size.at_once))),
                 "array": In(LocalSignature(size.tile)),
                 "output": Out(stream.Signature(result_layout(LANES))),
                 "busy": Out(1),
@@ -93,8 +95,8 @@ class AttentionEngine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.order = order = LeafOrder()
-        m.submodules.fetcher = fetcher = KvFetcher()
-        m.submodules.unpacker = unpacker = KvUnpacker()
+        m.submodules.fetcher = fetcher = KvFetcher(self.size.leaf_buffer)
+        m.submodules.unpacker = unpacker = BufferedUnpacker(self.size) if self.size.leaf_buffer else KvUnpacker()
         m.submodules.issuing = issuing = StreamFifo(LeafItem, 4)
         m.submodules.receiver = receiver = Receiver(self.size)
         m.submodules.merge = merge = MergeSequencer(self.size)
@@ -154,7 +156,9 @@ class AttentionEngine(wiring.Component):
             m.d.sync += self.error.eq(refused)
         return accepted
 
-    def _slices(self, m: Module, unpacker: KvUnpacker, receiver: Receiver, merge: MergeSequencer, sender) -> Signal:
+    def _slices(
+        self, m: Module, unpacker: KvUnpacker | BufferedUnpacker, receiver: Receiver, merge: MergeSequencer, sender
+    ) -> Signal:
         """One slice for each array row, and what they have in common. Returns a pulse: a leaf's weights are written."""
         size = self.size
         slices = [AttentionSlice(size) for _ in range(size.tile.rows)]
@@ -178,7 +182,7 @@ class AttentionEngine(wiring.Component):
             scales.write_enable.eq(unpacker.scales_enable),
             scales.write_address.eq(unpacker.scales_address),
             scales.write_data.eq(unpacker.scales_data),
-            scales.parity.eq(scheduler.issue.left.index[0]),
+            scales.leaf.eq(scheduler.issue.left.index),
             scales.beat.eq(scheduler.issue.beat),
         ]
         for index, component in enumerate(slices):

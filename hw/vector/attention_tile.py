@@ -74,7 +74,7 @@ class AttentionTile(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.engine = engine = AttentionEngine(self.size)
-        m.submodules.collector = collector = WeightCollector(self.size.tile.columns)
+        m.submodules.collector = collector = WeightCollector(self.size.tile.columns, self.size.at_once)
         m.submodules.array = array = Array(self.size.tile)
         m.submodules.appender = appender = KvAppender(self.size)
         for name, port in (("append", "command"), ("append_values", "values")):
@@ -85,13 +85,11 @@ class AttentionTile(wiring.Component):
         for name in ("ranges", "output"):
             wiring.connect(m, getattr(engine, name), wiring.flipped(getattr(self, name)))
         wiring.connect(m, engine.jobs, array.jobs)
+        wiring.connect(m, engine.blocks, collector.blocks)
         wiring.connect(m, collector.sets, array.sets)
         wiring.connect(m, array.local, engine.array)
         write = self.query.payload
         m.d.comb += [
-            collector.blocks.payload.block[0].eq(engine.blocks.payload),
-            collector.blocks.valid.eq(engine.blocks.valid),
-            engine.blocks.ready.eq(collector.blocks.ready),
             *(getattr(part, name).eq(getattr(self, name)) for part in (engine, appender) for name in
               ("pages_enable", "pages_address", "pages_data")),
             engine.sink_enable.eq(self.sink_enable),

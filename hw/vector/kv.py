@@ -7,11 +7,17 @@ from amaranth.lib.wiring import In, Out
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
 from hw.tile.isa import Block, WeightRange
+from hw.tile.unpack import blocks_layout
 from hw.vector.float32 import NAN
 from hw.vector.leaves import LEAF, PAGES, SQUARES, LeafItem, Part, broadcast
 from hw.vector.transpose import Transposer
 
-__all__ = ["KvFetcher", "KvUnpacker", "ValueScales"]
+__all__ = ["SCALES", "KvFetcher", "KvUnpacker", "ValueScales", "numbers", "unpacker_signature"]
+
+SCALES = 4
+"""Leaves whose value scales are kept: those from the one whose softmax is next to the last one that can be read."""
+_LEAF_BITS = SCALES.bit_length() - 1
+_SCALES_BITS = _LEAF_BITS + SQUARES.bit_length() - 1
 
 
 class KvFetcher(wiring.Component):
@@ -22,6 +28,10 @@ class KvFetcher(wiring.Component):
     granules of elements; then, unless `latent`, for each 32 channels and each 32 positions 32 granules of values, each
     one position's 32 channels.
 
+    Parameters
+    ----------
+    latent_once: the values of latent leaves are not read: `hw.vector.kv_buffer.BufferedUnpacker` keeps them.
+
     Interface attributes
     --------------------
     items: parts of leaves, in order.
@@ -29,7 +39,8 @@ class KvFetcher(wiring.Component):
     o: ranges, in the order of the items.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, latent_once: bool = False) -> None:
+        self.latent_once = latent_once
         super().__init__(
             {
                 "items": In(stream.Signature(LeafItem)),
@@ -70,7 +81,9 @@ class KvFetcher(wiring.Component):
                 self.o.payload.address.eq(read.data + SQUARES + keys),
                 self.o.payload.length.eq(command.value_groups * LEAF),
             ]
-            with m.If(command.latent):
+            with m.If(command.latent & self.latent_once):
+                m.d.comb += [self.o.valid.eq(0), order.ready.eq(1)]
+            with m.Elif(command.latent):
                 m.d.comb += [
                     self.o.payload.address.eq(read.data + SQUARES + 1 + frame * 33),
                     self.o.payload.length.eq(32),
@@ -83,6 +96,20 @@ class KvFetcher(wiring.Component):
         return m
 
 
+def unpacker_signature(at_once: int) -> wiring.Signature:
+    """Ports of an unpacker that gives so many blocks a cycle, see `KvUnpacker`."""
+    return wiring.Signature(
+        {
+            "items": In(stream.Signature(LeafItem)),
+            "granules": In(stream.Signature(256)),
+            "blocks": Out(stream.Signature(blocks_layout(at_once))),
+            "scales_enable": Out(1),
+            "scales_address": Out(_SCALES_BITS),
+            "scales_data": Out(256),
+        }
+    )
+
+
 class KvUnpacker(wiring.Component):
     """Granules of leaves to blocks for the array: keys as they are, values through the transposer.
 
@@ -91,21 +118,11 @@ class KvUnpacker(wiring.Component):
     items: parts of leaves, in order.
     granules: what the ranges of `KvFetcher` hold.
     blocks: for the array, in the order of its jobs.
-    scales_enable, scales_address, scales_data: the value scales of 32 positions; the address is the lowest
-        bit of the leaf's number in the sequence, and the square.
+    scales_enable, scales_address, scales_data: the value scales of 32 positions, for `ValueScales`.
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "items": In(stream.Signature(LeafItem)),
-                "granules": In(stream.Signature(256)),
-                "blocks": Out(stream.Signature(Block)),
-                "scales_enable": Out(1),
-                "scales_address": Out(3),
-                "scales_data": Out(256),
-            }
-        )
+        super().__init__(unpacker_signature(1))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -126,9 +143,9 @@ class KvUnpacker(wiring.Component):
         head, index = Signal(3), Signal(6)  # granules of value scales seen; place in a frame (0: its scales)
         done = Signal(15)  # frames of keys, or granules of values
         m.d.comb += [
-            self.scales_address.eq((order.payload.sequence[0] << 2) | head[:2]),
+            self.scales_address.eq(Cat(head[:2], order.payload.sequence[:_LEAF_BITS])),
             self.scales_data.eq(self.granules.payload),
-            transposer.i.payload.eq(self._numbers(m, command.element)),
+            transposer.i.payload.eq(numbers(m, self.granules.payload, command.element)),
             keys.i.payload.elements.as_value().eq(self.granules.payload),
             keys.i.payload.scale.eq(scales[(index - 1)[:5]]),
         ]
@@ -159,22 +176,6 @@ class KvUnpacker(wiring.Component):
                         m.d.sync += [done.eq(0), head.eq(0)]
                         m.d.comb += order.ready.eq(1)
 
-    def _numbers(self, m: Module, element: Value) -> Value:
-        """The granule as values, with 0 in the place of codes that are no numbers.
-
-        None was ever stored (a quantiser saturates, and a broken token has codes 0), but memory that was never written
-        can hold one; its weight of zero would not make it harmless.
-        """
-        bytes_ = []
-        for index in range(32):
-            code, none = self.granules.payload[8 * index : 8 * index + 8], Signal(name=f"none_{index}")
-            with m.If(element == ElementFormat.E4M3):
-                m.d.comb += none.eq(code[:7] == 0x7F)
-            with m.Elif(element == ElementFormat.E5M2):
-                m.d.comb += none.eq(code[2:7] == 0x1F)
-            bytes_.append(Mux(none, 0, code))
-        return Cat(bytes_)
-
     def _give(self, m: Module, order: stream.Interface, keys: StreamFifo, transposer: Transposer) -> None:
         """Blocks in the order of the array's jobs."""
         command = order.payload.command
@@ -184,7 +185,7 @@ class KvUnpacker(wiring.Component):
             with m.If(order.valid & (order.payload.part == part)):
                 m.d.comb += [
                     self.blocks.valid.eq(source.valid),
-                    self.blocks.payload.eq(source.payload),
+                    self.blocks.payload.block[0].eq(source.payload),
                     source.ready.eq(self.blocks.ready),
                 ]
         with m.If(self.blocks.valid & self.blocks.ready):
@@ -194,8 +195,25 @@ class KvUnpacker(wiring.Component):
                 m.d.comb += order.ready.eq(1)
 
 
+def numbers(m: Module, granule: Value, element: Value) -> Value:
+    """A granule of values, with 0 in the place of codes that are no numbers.
+
+    None was ever stored (a quantiser saturates, and a broken token has codes 0), but memory that was never written can
+    hold one; its weight of zero would not make it harmless.
+    """
+    bytes_ = []
+    for index in range(32):
+        code, none = granule[8 * index : 8 * index + 8], Signal(name=f"none_{index}")
+        with m.If(element == ElementFormat.E4M3):
+            m.d.comb += none.eq(code[:7] == 0x7F)
+        with m.Elif(element == ElementFormat.E5M2):
+            m.d.comb += none.eq(code[2:7] == 0x1F)
+        bytes_.append(Mux(none, 0, code))
+    return Cat(bytes_)
+
+
 class ValueScales(wiring.Component):
-    """Keeps the value scales of two leaves and gives them as FP32.
+    """Keeps the value scales of `SCALES` leaves and gives them as FP32.
 
     Parameters
     ----------
@@ -203,8 +221,8 @@ class ValueScales(wiring.Component):
 
     Interface attributes
     --------------------
-    write_enable, write_address, write_data: 32 scales; parity of the leaf's number and square.
-    parity, beat: which leaf, and which `lanes` of its 128 scales.
+    write_enable, write_address, write_data: 32 scales; the leaf's number modulo `SCALES`, and the square.
+    leaf, beat: which leaf (as before), and which `lanes` of its 128 scales.
     scales: these, one cycle later: 2**(byte - 127), NaN for 255.
     """
 
@@ -213,9 +231,9 @@ class ValueScales(wiring.Component):
         super().__init__(
             {
                 "write_enable": In(1),
-                "write_address": In(3),
+                "write_address": In(_SCALES_BITS),
                 "write_data": In(256),
-                "parity": In(1),
+                "leaf": In(range(SCALES)),
                 "beat": In(range(LEAF // lanes)),
                 "scales": Out(data.ArrayLayout(unsigned(32), lanes)),
             }
@@ -223,7 +241,7 @@ class ValueScales(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.storage = storage = memory.Memory(shape=256, depth=2 * SQUARES, init=[])
+        m.submodules.storage = storage = memory.Memory(shape=256, depth=SCALES * SQUARES, init=[])
         write, read = storage.write_port(), storage.read_port()
         bits = (32 // self.lanes).bit_length() - 1
         beat = Signal(bits)
@@ -232,7 +250,7 @@ class ValueScales(wiring.Component):
             write.en.eq(self.write_enable),
             write.addr.eq(self.write_address),
             write.data.eq(self.write_data),
-            read.addr.eq(Cat(self.beat[bits:], self.parity)),
+            read.addr.eq(Cat(self.beat[bits:], self.leaf)),
         ]
         codes = read.data.word_select(beat, 8 * self.lanes)
         for lane in range(self.lanes):

@@ -38,6 +38,8 @@ class AttentionSize:
     levels: levels of the merge tree: up to 2**levels leaves, 1 to 10.
     lanes: vector lanes of each array row: 2, 4 or 8, at most `columns`. With 0.375 * columns of them the softmax of
         heads of 64 keeps up with the array.
+    leaf_buffer: the values of latent leaves are kept as their keys go by, and not read again (256 bytes for each
+        channel of the longest value: two leaves), and the array gets two blocks a cycle.
     """
 
     tile: TileConfig
@@ -45,6 +47,7 @@ class AttentionSize:
     max_value_groups: int
     levels: int = 7
     lanes: int = 2
+    leaf_buffer: bool = False
 
     def __post_init__(self) -> None:
         tile, most = self.tile, self.tile.rows * self.tile.passes
@@ -69,6 +72,11 @@ class AttentionSize:
     def formats(self) -> tuple[str, ...]:
         """Formats that a cache can have: 8-bit elements with E8M0 scales."""
         return tuple(n for n in self.tile.formats if FORMATS[n].bits == 8 and FORMATS[n].scale == ScaleType.E8M0)
+
+    @property
+    def at_once(self) -> int:
+        """Blocks for the array in a cycle."""
+        return 2 if self.leaf_buffer else 1
 
     @property
     def passes(self) -> int:

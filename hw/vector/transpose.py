@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from golden.formats import E8M0_BIAS
 from hw.tile.isa import Block
 
-__all__ = ["Transposer"]
+__all__ = ["Transposer", "rotate"]
 
 SIDE = 32
 
@@ -41,7 +41,7 @@ class Transposer(wiring.Component):
         m.d.comb += [taken.eq(self.i.valid & self.i.ready), given.eq(self.o.valid & self.o.ready)]
         skewed, column = Signal(256), Signal(256)
         # Byte c goes to memory (c + t) mod 32: a rotation by t; reading, memory b holds position (b - c) mod 32.
-        m.d.comb += skewed.eq(_rotate(m, self.i.payload, position, "skew"))
+        m.d.comb += skewed.eq(rotate(m, self.i.payload, position, "skew"))
         for bank in range(SIDE):
             storage = memory.Memory(shape=8, depth=2 * SIDE, init=[])
             m.submodules[f"bank_{bank}"] = storage
@@ -57,7 +57,7 @@ class Transposer(wiring.Component):
             ]
         # Position t is in memory (c + t) mod 32: rotate back by c.
         back = Signal(5)
-        m.d.comb += [back.eq(-channel), self.o.payload.elements.as_value().eq(_rotate(m, column, back, "unskew"))]
+        m.d.comb += [back.eq(-channel), self.o.payload.elements.as_value().eq(rotate(m, column, back, "unskew"))]
         with m.If(taken):
             m.d.sync += fill.eq(fill + 1)
         with m.If(given):
@@ -70,11 +70,11 @@ class Transposer(wiring.Component):
         return m
 
 
-def _rotate(m: Module, value: Value, places: Value, name: str) -> Signal:
-    """256 bits with every byte moved up by `places` bytes, around the end."""
-    for index in range(5):
+def rotate(m: Module, value: Value, places: Value, name: str) -> Signal:
+    """`value` with every byte moved up by `places` bytes, around the end; bytes are a power of two."""
+    for index in range((len(value) // 8).bit_length() - 1):
         bits = 8 << index
-        stage = Signal(256, name=f"{name}_{index}")
+        stage = Signal(len(value), name=f"{name}_{index}")
         with m.If(places[index]):
             m.d.comb += stage.eq(Cat(value[-bits:], value[:-bits]))
         with m.Else():

@@ -38,6 +38,7 @@ CONFIGS = {
         vector_depth=2048,
         formats=("MXINT8", "E4M3"),
         attention_rows=8,
+        attention_leaf_buffer=True,
     ),
     "tile_4x8_attention": TileConfig(
         rows=4,
@@ -47,7 +48,7 @@ CONFIGS = {
         activation_depth=256,
         instruction_depth=256,
         vector_depth=8192,
-        formats=("MXINT8", "E5M2"),
+        formats=("MXINT8", "E2M1", "E5M2"),
         attention_rows=16,
         attention_channels=96,
     ),

@@ -14,6 +14,7 @@ import numpy as np
 from cocotb.triggers import ClockCycles
 
 from golden.machine import TileMachine
+from hw.tile.attention import attention_size
 from hw.tile.attention_program import Append, Attend, Sinks
 from hw.tile.isa import AppendInstruction, AttendInstruction, Memory, SinkInstruction, TileError
 from hw.tile.program import Halt, encode
@@ -29,7 +30,8 @@ from tb.tile.work import HOST, as_write, remote_write
 CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 LONG = "TILE_ATTENTION_LONG" in os.environ
-FP8 = CONFIG.formats[-1]
+FORMATS = attention_size(CONFIG).formats
+FP8 = FORMATS[-1]
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
 NODES = ((2, 1), (3, 1), (2, 2), (3, 2))
 CACHE = 100
@@ -178,7 +180,7 @@ async def test_random_sequences(dut):
         length = choice.randint(positions, 520)
         case = Case(
             length, positions, group, KEY if latent else 32, channels if latent else 32,
-            choice.choice(CONFIG.formats), choice.choice((0, 0, 100, 128, 300)), latent, choice.random() < 0.5,
+            choice.choice(FORMATS), choice.choice((0, 0, 100, 128, 300)), latent, choice.random() < 0.5,
             choice.randint(0, min(12, length)), tiles, choice.choice((1, 1, 2)),
         )  # fmt: skip
         await check(tb, case, SEED + index)

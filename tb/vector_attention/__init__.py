@@ -23,10 +23,12 @@ SIZES = {
     "attention_tile": AttentionSize(TileConfig(4, 4, slots=8, passes=8, activation_depth=512, formats=FORMATS), 32, 2),
     # As little as there can be, for the default suite.
     "attention_tile_small": AttentionSize(
-        TileConfig(2, 2, slots=16, passes=4, activation_depth=128, formats=FORMATS), 8, 2, 4
+        TileConfig(2, 2, slots=16, passes=4, activation_depth=128, formats=FORMATS), 8, 2, 4, leaf_buffer=True
     ),
     # 16 heads on values of 512 channels: absorbed MLA.
-    "attention_tile_latent": AttentionSize(TileConfig(4, 8, slots=4, passes=4, activation_depth=1024), 16, 16, 3, 4),
+    "attention_tile_latent": AttentionSize(
+        TileConfig(4, 8, slots=4, passes=4, activation_depth=1024), 16, 16, 4, 4, leaf_buffer=True
+    ),
 }
 NAME = os.environ.get("ATTENTION_SIZE", "attention_tile")
 SIZE = SIZES[NAME]
