@@ -28,7 +28,8 @@ class Chunk:
     Their activation blocks are at `query_base` of every tile. `result`: where the home has the rows at the end.
     `scratch`: granules that are free in every tile, `SharedSequence.scratch_granules` of them. `counter`: the home's
     arrival counter for partial results; they may come at any time from when the tiles have the queries on. `sinks`:
-    where the home has the base-2 logits of the rows, one after the other; None: no sinks.
+    where the home has the base-2 logits of the rows, one after the other (of a sequence on one tile those of the
+    group's heads are enough); None: no sinks.
     """
 
     positions: int

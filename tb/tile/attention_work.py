@@ -96,8 +96,9 @@ class SequenceWork:
         self.queries = self._load(self.query.reshape(self.rows, -1))
         sinks = None
         if self.sinks is not None:
-            logits = np.zeros((1, -(-self.rows // LANES) * LANES), np.uint32)
-            logits[0, : self.rows] = np.tile(self.sinks, case.positions)
+            logits = self.numbers.integers(0, 1 << 31, (1, -(-self.rows // LANES) * LANES), np.uint32)
+            needed = np.tile(self.sinks, case.positions if len(self.nodes) > 1 else 1)
+            logits[0, : len(needed)] = needed
             sinks = self._load(logits).address
         result = self._free
         self._free += self.rows * case.value_size // LANES
