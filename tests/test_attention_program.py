@@ -79,6 +79,11 @@ def test_what_a_tile_cannot_do_is_refused_in_one_line():
         sinks.words(dataclasses.replace(TILE, attention_rows=0))
 
 
+def test_a_leaf_buffer_is_there_or_not():
+    with pytest.raises(ValueError, match="attention_leaf_buffer must be true or false, not 2"):
+        dataclasses.replace(TILE, attention_leaf_buffer=2)
+
+
 def test_sequences_are_checked():
     shape, tiles = Case(1).shape, (Destination(0, 0),)
     with pytest.raises(ValueError, match="a power of two of leaves, not 3"):

@@ -53,6 +53,12 @@ VECTOR_MUTANTS = {
 ATTENTION_MUTANTS = {
     "later keys seen": ("hw/vector/slice.py", "(column < low) | (column >= high)", "column < low"),
     "codes that are no numbers kept": ("hw/vector/kv.py", "Mux(none, 0, code)", "Mux(none & 0, 0, code)"),
+    "a leaf's values read before they are kept": ("hw/vector/kv_buffer.py", "& (leaves != 0)", ""),
+    "two leaves' values in one place": (
+        "hw/vector/kv_buffer.py", "square, block[:group_bits], item.sequence[0]", "square, block[:group_bits], 0",
+    ),
+    "the rest of a latent key kept as values": ("hw/vector/kv_buffer.py", "& (block < command.value_groups)", ""),
+    "value scales of one leaf too few": ("hw/vector/kv.py", "SCALES = 4", "SCALES = 2"),
 }  # fmt: skip
 PROGRAM_MUTANTS = {
     "sum and maximum of a partial result exchanged": (
