@@ -1,7 +1,7 @@
 """Areas of the block-dot units by synthesis, and the figure `tile.dot_area_ratio`.
 
-Synthesis is pyosys: synth, then abc to simple gates. An area is in NAND2 equivalents (transistors / 4, the table
-below), flip-flops included; with SERRANO_LIBERTY set to a Liberty file, in that file's unit instead.
+Synthesis is pyosys: synth without abc, then abc once, to simple gates. An area is in NAND2 equivalents (transistors /
+4, the table below), flip-flops included; with SERRANO_LIBERTY set to a Liberty file, in that file's unit instead.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ TRANSISTORS = {
 }
 """Static CMOS, as Yosys' `stat -tech cmos` counts gates; 24 for a flip-flop. Kept enables are multiplexers."""
 _GATES = "NAND,NOR,XOR,XNOR,AOI3,OAI3,MUX"
+_MAP = "-script +strash;dc2;strash;&get,-n;&nf;&put"
+"""Rewriting and mapping. The default script also looks for equal nets by SAT, which does not end on the multipliers of
+the scale factors and gains 2.5 % where it ends ({MXINT8}: 34,225 for 35,106)."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,15 @@ class Area:
 
 
 def _script(top: str, liberty: str | None) -> list[str]:
-    mapping = [f"dfflibmap -liberty {liberty}", f"abc -liberty {liberty}"] if liberty else [f"abc -g {_GATES}"]
+    mapping = [f"dfflibmap -liberty {liberty}"] if liberty else []
+    target = f"-liberty {liberty}" if liberty else f"-g {_GATES}"
     stat = f"stat -json -liberty {liberty}" if liberty else "stat -json"
     return [
         "read_verilog -sv *.v",
-        f"synth -flatten -top {top}",
+        f"synth -noabc -flatten -top {top}",
         "dfflegalize -cell $_DFF_P_ 0",
         *mapping,
+        f"abc {target} {_MAP}",
         "opt_clean",
         "delete t:$scopeinfo",
         "tee -q -o levels.txt ltp -noff",
@@ -112,7 +117,7 @@ def _units(formats: FormatSet, long: bool) -> dict[str, wiring.Component]:
 def figures(long: bool = False) -> list[Figure]:
     """Areas for {MXINT8}, {MXINT8, E4M3, E2M1, INT4}, and (`long`) all MX formats and all formats."""
     unit = "Liberty area" if os.environ.get("SERRANO_LIBERTY") else "NAND2"
-    how = "pyosys synth, abc to simple gates, flip-flops included"
+    how = "pyosys synth, abc (dc2) to simple gates, flip-flops included"
     result = []
     for name in SETS if long else ("MXINT8", "four"):
         units = _units(FormatSet(SETS[name]), long)
