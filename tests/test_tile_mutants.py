@@ -58,7 +58,6 @@ ATTENTION_MUTANTS = {
         "hw/vector/kv_buffer.py", "square, block[:group_bits], item.sequence[0]", "square, block[:group_bits], 0",
     ),
     "the rest of a latent key kept as values": ("hw/vector/kv_buffer.py", "& (block < command.value_groups)", ""),
-    "value scales of one leaf too few": ("hw/vector/kv.py", "SCALES = 4", "SCALES = 2"),
 }  # fmt: skip
 PROGRAM_MUTANTS = {
     "sum and maximum of a partial result exchanged": (

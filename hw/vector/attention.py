@@ -13,7 +13,7 @@ from hw.tile.isa import Block, WeightRange
 from hw.tile.issue import Job
 from hw.tile.unpack import blocks_layout
 from hw.vector.engine import result_layout
-from hw.vector.kv import KvFetcher, KvUnpacker, ValueScales
+from hw.vector.kv import SCALES, KvFetcher, KvUnpacker, ValueScales
 from hw.vector.kv_buffer import BufferedUnpacker
 from hw.vector.leaves import (
     LANDINGS,
@@ -97,7 +97,8 @@ class AttentionEngine(wiring.Component):
         m.submodules.order = order = LeafOrder()
         m.submodules.fetcher = fetcher = KvFetcher(self.size.leaf_buffer)
         m.submodules.unpacker = unpacker = BufferedUnpacker(self.size) if self.size.leaf_buffer else KvUnpacker()
-        m.submodules.issuing = issuing = StreamFifo(LeafItem, 4)
+        # Behind V(j - SCALES) come 2 * SCALES - 3 parts up to K(j): while it waits for its softmax, K(j) is not read.
+        m.submodules.issuing = issuing = StreamFifo(LeafItem, 2 * SCALES - 4)
         m.submodules.receiver = receiver = Receiver(self.size)
         m.submodules.merge = merge = MergeSequencer(self.size)
         m.submodules.sender = sender = OutputSender(self.size)

@@ -15,7 +15,8 @@ from hw.vector.transpose import Transposer
 __all__ = ["SCALES", "KvFetcher", "KvUnpacker", "ValueScales", "numbers", "unpacker_signature"]
 
 SCALES = 4
-"""Leaves whose value scales are kept: those from the one whose softmax is next to the last one that can be read."""
+"""Leaves whose value scales are kept: from the one whose softmax is next to the last one that can be read (the parts of
+leaves that can wait for the array bound it, `hw.vector.attention`)."""
 _LEAF_BITS = SCALES.bit_length() - 1
 _SCALES_BITS = _LEAF_BITS + SQUARES.bit_length() - 1
 

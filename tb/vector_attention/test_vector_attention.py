@@ -39,6 +39,8 @@ SHAPES = {
     "one_head": Case(70, group=1, key_size=32, value_size=32),
     "eight_heads": Case(200, group=8),
     "latent": Case(150, group=4, key_size=96, value_size=64, latent=True),
+    # The memory is ahead of the softmax by as many leaves as it can be.
+    "short_latent": Case(700, count=SIZE.max_rows, group=1, key_size=32, value_size=32, latent=True),
     "three_leaves": Case(300),
     "five_leaves": Case(600),
     "window": Case(250, window=64),
@@ -127,6 +129,7 @@ async def test_queued_commands(dut, pause):
     for first, second in (
         (Case(300, sink=True), Case(100, count=2, group=2)), (Case(60, group=1), Case(200, group=8, sink=True)),
         (Case(513), Case(300, key_size=96, group=4, latent=True)),
+        (Case(400, key_size=96, group=4, latent=True), Case(300)),
         (Case(300), Case(700, window=200)),  # no left sibling, where the command before had one
     ):  # fmt: skip
         await tb.check(prepare(first, generator, 0), prepare(second, generator, 1))
