@@ -66,6 +66,24 @@ def test_broken_edge_is_refuted(old: str, new: str) -> None:
     refuted(noc.EdgeCredits(SMALL, channels=mutant(edge, old, new).EdgeChannels))
 
 
+@pytest.mark.long
+def test_edge_credits_come_back() -> None:
+    proven(noc.EdgeReturns(SMALL))
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("payer.grant[index] & pays, 0, owed) + left[index]", "payer.grant[index] & pays, 0, owed + left[index])"),
+        ("places + paid - popped", "places + Mux(popped, 0, paid) - popped"),
+        ("queue.i.valid.eq(goes | many.any())", "queue.i.valid.eq(goes)"),
+    ],
+    ids=["emptied_while_paid", "paid_while_sent", "never_alone"],
+)
+def test_edge_that_loses_credits_is_refuted(old: str, new: str) -> None:
+    refuted(noc.EdgeReturns(SMALL, channels=mutant(edge, old, new).EdgeChannels))
+
+
 PAIRS = [(arrival, output) for arrival in range(5) for output in range(5) if legal(arrival, output)]
 
 

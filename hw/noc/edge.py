@@ -60,6 +60,10 @@ class EdgeChannels(wiring.Component):
             raise ValueError(f"depth must be an integer from 4 to 256, not {depth!r}")
         self.config, self.ways, self.depth = config, ways, depth
         self.layout = edge_layout(config, ways, depth)
+        size = ways * config.virtual_channels
+        # For the proofs: places that each buffer of the far end is known to have, and places to tell it of.
+        self.places = [Signal(range(depth + 1), init=depth, name=f"places_{index}") for index in range(size)]
+        self.owed = [Signal(range(depth + 1), name=f"owed_{index}") for index in range(size)]
         super().__init__(
             {
                 "i": In(LinkSignature(config)).array(ways),
@@ -96,7 +100,7 @@ class EdgeChannels(wiring.Component):
             way, channel = divmod(index, channels)
             link = self.i[way]
             buffer = self._buffer(m, f"departing_{index}", self.config.depth)
-            places = Signal(range(self.depth + 1), init=self.depth, name=f"places_{index}")
+            places = self.places[index]
             popped = Signal(name=f"popped_{index}")
             paid = Mux(self.receive.valid & (came.freed == index), came.credits, 0)
             m.d.comb += [
@@ -154,8 +158,7 @@ class EdgeChannels(wiring.Component):
         m.submodules.payer = payer = Arbiter(size, 1)
         many = Signal(size)
         freed, credits = Const(0), Const(0)
-        for index in range(size):
-            owed = Signal(range(self.depth + 1), name=f"owed_{index}")
+        for index, owed in enumerate(self.owed):
             m.d.comb += [payer.request[index].eq(owed != 0), many[index].eq(owed >= self.depth // 4)]
             m.d.sync += owed.eq(Mux(payer.grant[index] & pays, 0, owed) + left[index])
             freed = freed | Mux(payer.grant[index], index, 0)

@@ -16,7 +16,9 @@ from hw.noc.route import FLOWS, legal
 from hw.noc.router import InputPort, OutputPort, Router
 from scripts.formal.engine import require
 
-__all__ = ["ArbiterFairness", "ChannelCredits", "EdgeCredits", "IdOrdering", "RouterFlow", "UrgentLimit"]
+__all__ = [
+    "ArbiterFairness", "ChannelCredits", "EdgeCredits", "EdgeReturns", "IdOrdering", "RouterFlow", "UrgentLimit",
+]  # fmt: skip
 
 
 class ArbiterFairness(wiring.Component):
@@ -172,12 +174,36 @@ class EdgeCredits(wiring.Component):
             far.o[0].credit.eq(back),
         ]
         m.d.sync += [room.eq(room + near.i[0].credit - enters), owed.eq(owed + leaves - back)]
-        stored = Signal(range(self.depth + 2))
-        arrives = far.receive.valid & far.receive.payload.full
-        m.d.sync += stored.eq(stored + arrives - leaves)
         fits = ~(leaves & (owed == self.config.depth)) & ~(near.i[0].credit & (room == self.config.depth))
-        require(m, self.bad, (stored <= self.depth) & fits)
+        require(m, self.bad, self._holds(m, near, far, fits))
         return m
+
+    def _holds(self, m: Module, near: EdgeChannels, far: EdgeChannels, fits: Value) -> Value:
+        """The property; `fits`: the credits of the routers on both sides are kept."""
+        stored = Signal(range(self.depth + 2))
+        m.d.sync += stored.eq(stored + (far.receive.valid & far.receive.payload.full) - far.o[0].valid)
+        return (stored <= self.depth) & fits
+
+
+class EdgeReturns(EdgeCredits):
+    """The same two ends: no credit is ever lost, and none made up.
+
+    While nothing waits to go to the lanes, the far end owes exactly the places that the far router has emptied and no
+    payload has paid for, and the near end knows of all places but those of flits sent and not paid for. From a quarter
+    of `depth` on, what is owed goes by itself. So with lanes that lose nothing, all places come back.
+    """
+
+    def _holds(self, m: Module, near: EdgeChannels, far: EdgeChannels, fits: Value) -> Value:
+        spent, due, many = Signal(range(self.depth + 1)), Signal(range(self.depth + 1)), Signal()
+        goes, paid = near.send.valid & near.send.ready & near.send.payload.full, near.receive.payload.credits
+        pays, credits, leaves = far.send.valid & far.send.ready, far.send.payload.credits, far.o[0].valid
+        m.d.sync += [
+            spent.eq(spent + goes - Mux(near.receive.valid, paid, 0)),
+            due.eq(due + leaves - Mux(pays, credits, 0)),
+            many.eq(far.owed[0] >= max(1, self.depth // 4)),
+        ]
+        known = near.send.valid | (near.places[0] + spent == self.depth)
+        return known & (far.send.valid | ((far.owed[0] == due + leaves) & ~many))
 
 
 class IdOrdering(wiring.Component):
