@@ -15,7 +15,7 @@ from tb.tile.attention_work import Case, SequenceWork
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 CONFIG = default()
 CASES = {
-    "decode": Case(600, append=3),
+    "decode": Case(2000, append=3, run=4),
     "prefill": Case(516, positions=8, append=8),
     "window and sinks": Case(700, window=300, sink=True, group=8, append=2),
 }
