@@ -23,7 +23,7 @@ from hw.tile.vector_program import Quantise, Rows, Send, Vector
 
 __all__ = ["TileProgram"]
 
-FROM_HOST, OWN_BLOCKS, RESULTS, ALL_BLOCKS, GATHERED = range(5)
+FROM_HOST, OWN_BLOCKS, RESULTS, ALL_BLOCKS, QUERIES_KEYS, VALUES = range(6)
 """What the arrival counters count. A tile starts on a counter's next use only behind an AWAIT that all tiles' work of
 the use before has gone through, so no write is ever counted for the wrong AWAIT."""
 
@@ -49,24 +49,26 @@ class TileProgram:
         return self.config.tile
 
     def commands(self) -> list[Command]:
-        """The layer, behind it what is compared."""
+        """The layer, behind it what is compared.
+
+        What needs the first of several products runs while the array works at the next.
+        """
         p, model = self.places, self.layer.model
         granules = sum(len(rows) for _, rows in p.rows())
         commands: list[Command] = [Await(granules, FROM_HOST)]
         commands += self._norm("q", p.attention_gain)
-        commands += self._products(("q", "k", "v"), self.here)
-        commands += self._rotate()
+        commands += [*self._products(("q", "k", "v"), self.here), self._arrived("q", "k"), *self._rotate()]
         if self.tile.attention_rows:
             commands += self._attention()
         else:
+            commands.append(self._arrived("v"))
             commands += [self._send("rotated q and k", p.rotated), self._send("v", p.products["v"]), Signal(0, HOST)]
             commands.append(Await(p.positions * model.hidden // BLOCK, FROM_HOST))
-        commands += self._products(("o",), self.all)
+        commands += [*self._products(("o",), self.all), self._arrived("o")]
         commands += add(p.positions, model.hidden, p.x, p.products["o"], p.x)
         commands += self._norm("gate", p.feed_forward_gain)
-        commands += self._products(("gate", "up"), self.here)
-        commands += self._gate()
-        commands += self._products(("down",), self.all)
+        commands += [*self._products(("gate", "up"), self.here), *self._gate()]
+        commands += [*self._products(("down",), self.all), self._arrived("down")]
         commands += add(p.positions, model.hidden, p.x, p.products["down"], p.x)
         commands.append(Signal(1, HOST))
         commands += [self._send(name, p.products[name]) for name in PRODUCTS if name != "v" or self.tile.attention_rows]
@@ -87,13 +89,17 @@ class TileProgram:
         ]
 
     def _gate(self) -> list[Command]:
-        """SwiGLU of this tile's outputs; their blocks to all tiles."""
+        """SwiGLU of this tile's outputs, its last pass alone behind `up`; their blocks to all tiles."""
         p, model = self.places, self.layer.model
         width, blocks = model.feed_forward // self.config.tiles, model.feed_forward // BLOCK
         target = p.blocks["down"] + self.index * width // BLOCK
         format = self.layer.products["down"].activations.format.name
+        *gate, both = swiglu(p.positions, width, p.products["gate"], p.products["up"], p.gated)
         return [
-            *swiglu(p.positions, width, p.products["gate"], p.products["up"], p.gated),
+            self._arrived("gate"),
+            *gate,
+            self._arrived("up"),
+            both,
             Quantise(p.positions, width // BLOCK, p.gated, self.all, target, blocks, ALL_BLOCKS, format),
             Await(p.positions * blocks, ALL_BLOCKS),
         ]
@@ -118,26 +124,39 @@ class TileProgram:
         return commands
 
     def _attention(self) -> list[Command]:
-        """Scale the queries, gather heads at their owners, append, attend; blocks of the result to all tiles."""
+        """Scale the queries, gather heads at their owners, append, attend; blocks of the result to all tiles.
+
+        Values have a counter of their own: a tile can have sent them before another has sent its keys.
+        """
         p, model, config = self.places, self.layer.model, self.config
         factor, width = int(query_factor(model.head_size)), model.hidden // config.tiles
         commands: list[Command] = [Vector(p.positions, width, p.rotated, factor, result=p.scaled)]
         key = Rows(p.rotated.address + width // LANES, p.rotated.stride)
         for head in range(model.kv_heads):
-            owner, slot = Destination(*config.place(head % config.tiles)), head // config.tiles
-            kv, half = p.keys_values[slot], model.head_size // LANES
-            commands += self._gather(owner, p.scaled, head, p.group, p.queries[slot])
-            commands += self._gather(owner, key, head, 1, kv)
-            commands += self._gather(owner, p.products["v"], head, 1, Rows(kv.address + half, kv.stride))
+            owner, slot = self._owner(head)
+            commands += self._gather(owner, p.scaled, head, p.group, p.queries[slot], QUERIES_KEYS)
+            commands += self._gather(owner, key, head, 1, p.keys_values[slot], QUERIES_KEYS)
+        commands.append(self._arrived("v"))
+        for head in range(model.kv_heads):
+            owner, slot = self._owner(head)
+            kv = p.keys_values[slot]
+            target = Rows(kv.address + model.head_size // LANES, kv.stride)
+            commands += self._gather(owner, p.products["v"], head, 1, target, VALUES)
         owned = range(self.index, model.kv_heads, config.tiles)
         if owned:
-            count = (p.group + 2) * model.head_size // LANES * p.positions
-            commands.append(Await(len(owned) * count, GATHERED))
+            row = len(owned) * model.head_size // LANES * p.positions
+            commands += [Await((p.group + 1) * row, QUERIES_KEYS), Await(row, VALUES)]
         for slot, head in enumerate(owned):
             commands += self._attend(slot, head)
         return [*commands, Await(p.positions * model.hidden // BLOCK, ALL_BLOCKS)]
 
-    def _gather(self, owner: Destination, source: Rows, head: int, heads: int, target: Rows) -> list[Command]:
+    def _owner(self, head: int) -> tuple[Destination, int]:
+        """The tile that attends with a key head, and which of its key heads it is."""
+        return Destination(*self.config.place(head % self.config.tiles)), head // self.config.tiles
+
+    def _gather(
+        self, owner: Destination, source: Rows, head: int, heads: int, target: Rows, counter: int
+    ) -> list[Command]:
         """This tile's pairs of some heads to where they lie in whole heads; `head` counts groups of `heads`.
 
         All halves of a position at once, or all positions of a half, whichever is less.
@@ -150,12 +169,12 @@ class TileProgram:
         if p.positions < halves:
             return [
                 Send(halves, share, Rows(first + m * source.stride, share), owner, place + m * target.stride, half,
-                     GATHERED)
+                     counter)
                 for m in range(p.positions)
             ]  # fmt: skip
         return [
             Send(p.positions, share, Rows(first + n * share, source.stride), owner, place + n * half, target.stride,
-                 GATHERED)
+                 counter)
             for n in range(halves)
         ]  # fmt: skip
 
@@ -181,14 +200,13 @@ class TileProgram:
         return [*commands, Quantise(p.positions, blocks, mixed, self.all, target, stride, ALL_BLOCKS, format)]
 
     def _products(self, names: Sequence[str], destination: Destination) -> list[Command]:
-        """Products that share their activations, into vector memories; then wait for their results."""
-        p, total = self.places, 0
+        """Products that share their activations, into vector memories."""
+        p = self.places
         commands: list[Command] = []
         for name in names:
             product, placed, place = self.layer.products[name], p.placed[name], p.products[name]
             outputs = placed.outputs[self.index]
-            everywhere = destination is self.all
-            address = place.address + (self.index * len(outputs) // LANES if everywhere else 0)
+            address = place.address + (self.index * len(outputs) // LANES if destination is self.all else 0)
             command = Matmul(
                 p.positions, product.k, len(outputs), self.granules, p.blocks[names[0]], destination, address,
                 place.stride, product.activations.format.name, product.weights.format.name,
@@ -199,8 +217,13 @@ class TileProgram:
             self.image.append(weights.pack(codes, scales, group, self.tile.columns, product.weights.format))
             self.granules += len(self.image[-1]) // weights.GRANULE
             commands.append(command)
-            total += len(outputs) * (self.config.tiles if everywhere else 1)
-        return [*commands, Await(p.positions * total // LANES, RESULTS)]
+        return commands
+
+    def _arrived(self, *names: str) -> Await:
+        """Wait for the results of products: all tiles' of those that all tiles get, else this tile's."""
+        p, senders = self.places, {"o": self.config.tiles, "down": self.config.tiles}
+        outputs = sum(len(p.placed[name].outputs[self.index]) * senders.get(name, 1) for name in names)
+        return Await(p.positions * outputs // LANES, RESULTS)
 
     def _send(self, name: str, place: Rows) -> Send:
         """This tile's part of a result to the host; of a row that is whole in every tile, its own share."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from golden import quantise, vector
 from golden.formats import Format
 from golden.fp32_ops import MINUS_ONE, NEGATIVE_ZERO, ONE, ZERO
-from hw.tile.config import LANES, TileConfig
+from hw.tile.config import BLOCK_GRANULES, LANES, TileConfig
 from hw.tile.isa import Opcode, PlacesInstruction, VectorInstruction
 from hw.vector.isa import STREAMS, Source, StreamMode
 
@@ -50,7 +50,7 @@ class VectorMachine:
 
     def quantise(self, start: int, blocks: int, format: Format) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """`blocks` blocks of 32 values from granule `start` on: codes [blocks, 32] and scales [blocks]."""
-        values = self.memory[start : start + blocks * (32 // LANES)].reshape(-1)
+        values = self.memory[start : start + blocks * BLOCK_GRANULES].reshape(-1)
         codes, scales = quantise.quantise(values, format)
         return codes.reshape(blocks, -1), scales
 

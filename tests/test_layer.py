@@ -65,6 +65,18 @@ def test_the_machines_attend_too(work, columns, rows):
             assert np.array_equal(found, expected[name]), f"{mode} {name}"
 
 
+@pytest.mark.parametrize(("columns", "heads", "key_heads"), [(1, 4, 2), (2, 4, 4), (2, 4, 2)])
+def test_a_tile_owns_several_key_heads_or_one(columns, heads, key_heads):
+    """One tile with two key heads, two with two each, two with one each: caches and queries do not mix."""
+    model = dataclasses.replace(MODEL, heads=heads, kv_heads=key_heads)
+    config, machines = chip(columns, slots=16, attention_rows=8), ()
+    for layer, expected in random_work(2, 4, model).values():
+        plan = lower_layer(config, layer)
+        memory, _, machines = run_machines(plan, machines)
+        for name, found in plan.values(memory).items():
+            assert np.array_equal(found, expected[name]), name
+
+
 def test_chips_that_cannot_run_a_layer():
     assert "no vector unit" in layer_problem(chip(2, vector_depth=0), MODEL)
     assert "half a head (32 channels)" in layer_problem(chip(8), MODEL)

@@ -25,7 +25,12 @@ MUTANTS = {
     "scale words move on by one": ("hw/tile/unpack.py", "words >> 2 * bits, words", "words >> bits, words"),
     "two blocks counted as one": ("hw/tile/unpack.py", "remaining - Mux(two, 2, 1)", "remaining - 1"),
     "the second block of two is the first": (
-        "hw/tile/collect.py", "payload[self.columns - 1].eq(block[1])", "payload[self.columns - 1].eq(block[0])",
+        "hw/tile/sets.py", "port.data.eq(self._kept(block[1])), port.en.eq(taken)", "port.en.eq(taken)",
+    ),
+    "a set begun over the one before": ("hw/tile/sets.py", "port.addr.eq(behind)", "port.addr.eq(produce)"),
+    "a set read while it is written": ("hw/tile/sets.py", "here.eq(whole != pop)", "here.eq(whole + complete != pop)"),
+    "more weights asked for than there is room for": (
+        "hw/tile/sequencer.py", "promised <= config.weight_blocks - FRAME", "promised <= config.weight_blocks",
     ),
     "blocks counted twice": ("hw/tile/sequencer.py", "taken.eq(instruction.count)", "taken.eq(0)"),
 }  # fmt: skip
@@ -40,9 +45,9 @@ VECTOR_MUTANTS = {
         "hw/tile/sequencer.py", "self.quiet & ~jobs.o.valid & self.vector_idle", "self.quiet & ~jobs.o.valid",
     ),
     "all arrivals on one counter": ("hw/tile/sequencer.py", "(self.arrival_counter == index)", "(index == 0)"),
-    "weights fetched during an ATTEND": (
-        "hw/tile/sequencer.py", "(instruction.opcode == Opcode.ATTEND) & (allowed == 0)",
-        "(instruction.opcode == Opcode.ATTEND) & 0",
+    "granules to the wrong reader": ("hw/tile/streams.py", "second.eq(second)", "second.eq(self.second.valid)"),
+    "a refused program's weights stay in the buffer": (
+        "hw/tile/sequencer.py", "with m.If(finished & fetched):", "with m.If(finished):",
     ),
     "attention's rows behind those before": ("hw/tile/attention.py", "[begun.eq(0), count.eq(0)]", "begun.eq(0)"),
     "every token at the first one's position": ("hw/tile/attention.py", "token.position + row", "token.position"),
@@ -67,7 +72,7 @@ PROGRAM_MUTANTS = {
         "hw/vector/merge.py", "with m.If(item.command.partial):", "with m.If(item.command.partial & 0):",
     ),
     "a partial result without its sum and maximum": (
-        "hw/vector/attention.py", "(32 // LANES) + merge.item.command.partial", "(32 // LANES)",
+        "hw/vector/attention.py", "BLOCK_GRANULES + merge.item.command.partial", "BLOCK_GRANULES",
     ),
     "sinks of later passes over those of the first": (
         "hw/tile/attention.py", "place.pass_.eq(place.pass_ + 1)", "place.pass_.eq(0)",

@@ -8,7 +8,8 @@ from hw.emit import once
 from hw.hbm import HbmConfig, HbmController, HbmDevice
 from hw.tile.config import TileConfig
 from hw.tile.drain import Outgoing
-from hw.tile.isa import Counters, RemoteWrite
+from hw.tile.isa import Counters, RemoteWrite, WeightRange
+from hw.tile.streams import choose
 from hw.tile.tile import Tile
 
 __all__ = ["TileMemory"]
@@ -20,7 +21,8 @@ class TileMemory(wiring.Component):
     Interface attributes
     --------------------
     i, o, done, counters: the tile's.
-    discard: granules go nowhere, as fast as they come: what the memory can deliver when nothing holds it up.
+    probe: a range to read instead of the tile's, while `discard`: granules go nowhere, as fast as they come. That is
+        what the memory can deliver when nothing holds it up.
     cycle: cycles since reset; delivered, last: granules that the memory gave, and the cycle of the last one.
     """
 
@@ -33,6 +35,7 @@ class TileMemory(wiring.Component):
                 "done": Out(1),
                 "counters": Out(Counters),
                 "discard": In(1),
+                "probe": In(stream.Signature(WeightRange)),
                 "cycle": Out(32),
                 "delivered": Out(32),
                 "last": Out(32),
@@ -47,7 +50,9 @@ class TileMemory(wiring.Component):
         wiring.connect(m, controller.device, device.port)
         wiring.connect(m, wiring.flipped(self.i), tile.i)
         wiring.connect(m, tile.o, wiring.flipped(self.o))
-        descriptor, wanted, granules = controller.descriptor, tile.descriptors, controller.data
+        descriptor, granules = controller.descriptor, controller.data
+        wanted = stream.Signature(WeightRange).create(path=("wanted",))
+        choose(m, self.discard, wanted, self.probe, tile.descriptors)
         m.d.comb += [
             descriptor.valid.eq(wanted.valid),
             wanted.ready.eq(descriptor.ready),

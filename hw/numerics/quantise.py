@@ -12,7 +12,7 @@ from hw.fifo import StreamFifo
 from hw.numerics.formats import BLOCK, ElementFormat, FormatSet
 from hw.numerics.pipeline import Pipeline, normalise, shift_right_sticky
 
-__all__ = ["Quantise", "QuantiseLane"]
+__all__ = ["Quantise", "QuantiseLane", "largest_of"]
 
 _FRACTION = 23
 _SPECIAL = 0xFF
@@ -189,7 +189,7 @@ class Quantise(wiring.Component):
             waiting.i.valid.eq(take),
             waiting.i.payload.eq(self.i.p.values),
             format.eq(Mux(first, self.i.p.format, kept)),
-            top.eq(_largest([Mux(first, 0, so_far), *(value[_FRACTION:-1] for value in self.i.p.values)])),
+            top.eq(largest_of([Mux(first, 0, so_far), *(value[_FRACTION:-1] for value in self.i.p.values)])),
             blocks.i.valid.eq(take & last),
             blocks.i.p.format.eq(format),
         ]
@@ -206,7 +206,7 @@ class Quantise(wiring.Component):
             m.d.comb += blocks.i.p.scale.eq(E8M0_NAN)
 
 
-def _largest(values: list[Value]) -> Value:
+def largest_of(values: list[Value]) -> Value:
     """Maximum of unsigned values."""
     while len(values) > 1:
         odd = values[len(values) // 2 * 2 :]

@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi import Axi4Signature, Burst
+from hw.axi import Axi4Signature, Burst, Response
 from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.tile.array import LocalSignature
-from hw.tile.config import LANES, TileConfig
+from hw.tile.config import BLOCK_GRANULES, LANES, TileConfig
 from hw.tile.isa import AppendInstruction, AttendInstruction, SinkInstruction, WeightRange
 from hw.tile.issue import Job
 from hw.tile.unpack import blocks_layout
@@ -22,8 +22,6 @@ __all__ = ["MEMORY_AXI", "AppendPath", "AttentionPath", "MemoryWriter", "SinkPat
 
 MEMORY_AXI = Axi4Signature(address_width=40, data_width=256, id_width=4)
 """The tile's port for single granules of its memory."""
-
-_BLOCK_BEATS = 32 // LANES
 
 
 def attention_size(config: TileConfig) -> AttentionSize:
@@ -148,14 +146,14 @@ class AppendPath(wiring.Component):
             wanted.address.eq(append.source),
             wanted.stride.eq(append.source_stride),
             wanted.rows.eq(append.rows),
-            wanted.beats.eq((token.key_blocks + token.value_groups) * _BLOCK_BEATS),
+            wanted.beats.eq((token.key_blocks + token.value_groups) * BLOCK_GRANULES),
             appender.command.payload.eq(token),
             appender.command.payload.position.eq(token.position + row),
             appender.command.valid.eq(self.append.valid & (row != append.rows)),
             self.append.ready.eq((row == append.rows) & ~appender.busy),
         ]
         with m.If(token.latent):
-            m.d.comb += wanted.beats.eq(token.key_blocks * _BLOCK_BEATS)
+            m.d.comb += wanted.beats.eq(token.key_blocks * BLOCK_GRANULES)
         with m.If(fetch.command.valid & fetch.command.ready):
             m.d.sync += fetched.eq(1)
         with m.If(appender.command.valid & appender.command.ready):
@@ -224,10 +222,12 @@ class MemoryWriter(wiring.Component):
     i: granules with their byte strobes; a queue stands between them and the memory.
     axi: the memory.
     idle: every write has been answered.
+    failed: the answer in this cycle is an error.
     """
 
     def __init__(self) -> None:
-        super().__init__({"i": In(stream.Signature(MemoryWrite)), "axi": Out(MEMORY_AXI), "idle": Out(1)})
+        ports = {"i": In(stream.Signature(MemoryWrite)), "axi": Out(MEMORY_AXI), "idle": Out(1), "failed": Out(1)}
+        super().__init__(ports)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -251,6 +251,7 @@ class MemoryWriter(wiring.Component):
             axi.rready.eq(1),
             done.eq(waiting.valid & room & (sent_address | axi.awready) & (sent_data | axi.wready)),
             waiting.ready.eq(done),
+            self.failed.eq(axi.bvalid & (axi.bresp != Response.OKAY)),
             self.idle.eq((open_ == 0) & ~waiting.valid & ~self.i.valid),
         ]
         m.d.sync += [

@@ -16,8 +16,6 @@ from hw.vector.leaves import AttentionCommand
 
 __all__ = ["Append", "Attend", "Page", "Sinks", "partial_granules", "seen_leaves"]
 
-_BLOCK_GRANULES = 32 // LANES
-
 
 @dataclass(frozen=True)
 class Page:

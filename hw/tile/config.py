@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from golden.formats import FORMATS, ScaleType
+from golden.formats import BLOCK, FORMATS, ScaleType
 
-__all__ = ["LANES", "TILE_FORMATS", "TileConfig"]
+__all__ = ["BLOCK_GRANULES", "LANES", "TILE_FORMATS", "TileConfig"]
 
 TILE_FORMATS = tuple(name for name, format in FORMATS.items() if format.bits in (4, 6, 8))
 """What the weight path of a tile can carry: elements of 4, 6 or 8 bits."""
 
 LANES = 8
 """FP32 values in a granule of 32 bytes."""
+
+BLOCK_GRANULES = BLOCK // LANES
+"""Granules of FP32 values that make a block."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,10 @@ class TileConfig:
         Activation blocks in the memory of one row, 2 to 65536.
     instruction_depth : int
         Instructions of the program memory, 2 to 4096.
-    weight_queue : int
-        Granules between the memory and the array, 4 to 1024.
+    weight_sets : int
+        Operand sets (a block for each column) that the weight buffer holds, 2 to 4096, and of at least 64 blocks: what
+        the memory brings while the array waits. It is also what the memory is asked for ahead, so it has to cover the
+        memory's latency.
     formats : tuple of str
         Block formats of the multipliers, any of `TILE_FORMATS`, on either side of a product.
     vector_depth : int
@@ -55,7 +60,7 @@ class TileConfig:
     passes: int = 16
     activation_depth: int = 2048
     instruction_depth: int = 64
-    weight_queue: int = 64
+    weight_sets: int = 128
     formats: tuple[str, ...] = ("MXINT8",)
     vector_depth: int = 0
     attention_rows: int = 0
@@ -66,12 +71,17 @@ class TileConfig:
     def __post_init__(self) -> None:
         limits = {
             "rows": (1, 64), "columns": (1, 64), "slots": (1, 64), "passes": (1, 64), "activation_depth": (2, 65536),
-            "instruction_depth": (2, 4096), "weight_queue": (4, 1024),
+            "instruction_depth": (2, 4096), "weight_sets": (2, 4096),
         }  # fmt: skip
         for name, (low, high) in limits.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 raise ValueError(f"tile.{name} must be an integer from {low} to {high}, not {value!r}")
+        if self.weight_blocks < 64:
+            raise ValueError(
+                f"tile.weight_sets must be at least {-(-64 // self.columns) + 1} with {self.columns} columns, not "
+                f"{self.weight_sets!r}"
+            )
         depth = self.vector_depth
         if not isinstance(depth, int) or isinstance(depth, bool) or (depth and not 2 <= depth <= 65536):
             raise ValueError(f"tile.vector_depth must be 0 (no vector unit) or 2 to 65536, not {depth!r}")
@@ -103,6 +113,11 @@ class TileConfig:
     def quantised_formats(self) -> tuple[str, ...]:
         """Formats that the tile's quantiser makes: its own with E8M0 scales."""
         return tuple(name for name in self.formats if FORMATS[name].scale == ScaleType.E8M0)
+
+    @property
+    def weight_blocks(self) -> int:
+        """Blocks that the memory may be asked for before the array takes them: the buffer but the set in the making."""
+        return self.columns * (self.weight_sets - 1)
 
     @property
     def fragments(self) -> int:

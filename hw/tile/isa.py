@@ -233,6 +233,7 @@ class TileError(enum.Enum, shape=2):
     OPCODE = 1
     FORMAT = 2
     SIZE = 3
+    """Of a size that the build cannot do; or a write of the KV cache that the memory refused, a page beyond it."""
 
 
 COUNTERS = (
@@ -244,10 +245,10 @@ COUNTERS = (
     "stall_results",  # a job waited for accumulators that were not yet sent
     "stall_order",  # a job waited for its own accumulation, to keep K ascending
     "idle",  # no job for another reason: before the first, or at the end
-    "weight_granules",  # granules taken from the memory
+    "weight_granules",  # granules of weights taken from the memory
     "activation_blocks",  # blocks received
     "result_granules",  # granules sent
-    "weight_wait",  # cycles in which the memory had a granule and the tile did not take it
+    "weight_wait",  # cycles in which the next weights were not asked for: the weight buffer had no room
     "stall_vector",  # no job: the program was in VECTOR, QUANTISE, SEND, APPEND, SINK, or an ATTEND that had not begun
     "vector",  # cycles of those instructions, whether the array had a job or not
     "attention",  # an ATTEND ran; what the array did then is in no other counter but `cycles`

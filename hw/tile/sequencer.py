@@ -5,7 +5,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.formats import FORMATS, pair_problem
-from golden.weights import frame_granules
+from golden.weights import FRAME, frame_granules
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
 from hw.tile.attention import attention_size
@@ -42,12 +42,15 @@ def _seen_as(layout: type[data.Struct], word: Value) -> data.View:
 class Sequencer(wiring.Component):
     """Two readers of one program: the fetcher asks for the weights of every MATMUL, the executor runs everything.
 
-    The fetcher runs ahead as far as the memory's queues let it, so that weights are there before the activations that
-    an AWAIT waits for. The executor hands a MATMUL on and goes to the next instruction while the array works; VECTOR,
-    QUANTISE, SEND, APPEND, SINK and ATTEND are done when it goes on. The fetcher waits at an ATTEND until the executor
-    is past it: the memory's granules are the engine's until then. An instruction that the tile cannot do (format not
+    The fetcher asks for weights a frame at a time, in the order of the program, and never for more than the weight
+    buffer has room for: what was asked for can always leave the memory, whatever the executor waits for. So weights are
+    there before the activations that an AWAIT waits for, and the granules of an ATTEND are never behind weights that
+    wait for it. The executor hands a MATMUL on and goes to the next instruction while the array works; VECTOR,
+    QUANTISE, SEND, APPEND, SINK and ATTEND are done when it goes on. An instruction that the tile cannot do (format not
     built, size zero or too large, no vector unit, no attention engine) stops the tile with an error; so does an unknown
-    opcode. The fetcher stops at the same instruction.
+    opcode. The fetcher stops at the same instruction, or, behind an ATTEND that the engine refuses, with the product
+    that it is at, and the buffer is emptied. A write of the cache that the memory refuses (a page beyond it) stops the
+    tile before the next SIGNAL or ATTEND, or at the end.
 
     Parameters
     ----------
@@ -59,13 +62,14 @@ class Sequencer(wiring.Component):
     write_enable, write_address, write_data: an instruction into the program memory.
     arrived, arrival_counter: an activation block or a granule came in this cycle, and the counter that it names.
     descriptors: what to read from the memory; matrices: what is in it.
+    set_taken: a set left the weight buffer; no_room: the fetcher waits for that.
+    discard: no product will take what is, or will be, in the weight buffer.
     jobs: products for the array.
     signals: signals to the host, given when everything before is sent.
     quiet: the array has nothing under way and nothing to send.
     vector, moves, append, sinks: for the vector side (`hw.tile.vector.VectorPath`); vector_idle: from there.
-    attend: for the attention engine; settled: all weights that were asked for have been taken; refused: the engine
-        refused the command that it takes in this cycle.
-    page_enable, page: an entry of the page table.
+    attend: for the attention engine; refused: the engine refused the command that it takes in this cycle.
+    page_enable, page: an entry of the page table; write_failed: the memory has refused a write (a pulse).
     awaiting: the executor waits for arrivals; vector_busy: for the vector side.
     running, done, error: state of the program; `done` and `error` hold until the next start.
     """
@@ -82,6 +86,9 @@ class Sequencer(wiring.Component):
                 "arrival_counter": In(range(ARRIVALS)),
                 "descriptors": Out(stream.Signature(WeightRange)),
                 "matrices": Out(stream.Signature(WeightStream)),
+                "set_taken": In(1),
+                "no_room": Out(1),
+                "discard": Out(1),
                 "jobs": Out(stream.Signature(Job)),
                 "signals": Out(stream.Signature(Outgoing)),
                 "quiet": In(1),
@@ -91,8 +98,8 @@ class Sequencer(wiring.Component):
                 "sinks": Out(stream.Signature(SinkInstruction)),
                 "vector_idle": In(1, init=1),
                 "attend": Out(stream.Signature(AttendInstruction)),
-                "settled": In(1),
                 "refused": In(1),
+                "write_failed": In(1),
                 "page_enable": Out(1),
                 "page": Out(PageInstruction),
                 "awaiting": Out(1),
@@ -113,9 +120,10 @@ class Sequencer(wiring.Component):
             write.addr.eq(self.write_address),
             write.data.as_value().eq(self.write_data),
         ]
-        passed = Signal()  # the executor goes past an ATTEND; one that is refused stops both readers
-        self._fetcher(m, program.read_port(), passed)
-        self._executor(m, program.read_port(), passed)
+        failed = Signal()
+        m.d.sync += failed.eq(~self.start & (failed | self.write_failed))
+        fetched = self._fetcher(m, program.read_port(), failed)
+        self._executor(m, program.read_port(), fetched, failed)
         return m
 
     def _refusal(self, m: Module, instruction: data.View, name: str) -> Signal:
@@ -182,61 +190,67 @@ class Sequencer(wiring.Component):
         pairs = [(a, b) for a in formats for b in formats if pair_problem(FORMATS[a], FORMATS[b]) is None]
         return [Const.cast(Cat(Const(ElementFormat[a], 4), Const(ElementFormat[b], 4))) for a, b in pairs]
 
-    def _fetcher(self, m: Module, read: memory.ReadPort, passed: Signal) -> None:
-        """Descriptor and matrix of each MATMUL, in order; at most one in three cycles."""
+    def _fetcher(self, m: Module, read: memory.ReadPort, failed: Signal) -> Value:
+        """Descriptors and matrix of each MATMUL, in order. Returns whether all that was asked for has been taken."""
+        config = self.config
         m.submodules.matrix_queue = matrices = StreamFifo(WeightStream, 4)
         wiring.connect(m, wiring.flipped(self.matrices), matrices.o)
         instruction, refusal = read.data, self._refusal(m, read.data, "fetcher")
-        blocks = Signal(27)
-        frames = (blocks + 31) >> 5
+        left, address, sent_matrix = Signal(27), Signal(32), Signal()  # blocks to ask for, from granule `address` on
         matrix, descriptor = matrices.i, self.descriptors
         m.d.comb += [
             matrix.payload.element.eq(instruction.weight_format),
-            matrix.payload.blocks.eq(blocks),
-            descriptor.payload.address.eq(instruction.weight_address),
+            matrix.payload.blocks.eq(left),
+            descriptor.payload.address.eq(address),
         ]
         with m.Switch(instruction.weight_format):
-            for name in self.config.formats:
+            for name in config.formats:
                 with m.Case(ElementFormat[name]):
-                    m.d.comb += descriptor.payload.length.eq(frames * frame_granules(FORMATS[name]))
-        sent_descriptor, sent_matrix = Signal(), Signal()
-        allowed, passing = Signal(13), Signal()  # ATTENDs that the executor is past and the fetcher is not
+                    m.d.comb += descriptor.payload.length.eq(frame_granules(FORMATS[name]))
+        asked, promised = Signal(range(FRAME + 1)), Signal(range(config.weight_blocks + 1))
+        m.d.sync += promised.eq(promised + asked - Mux(self.set_taken, config.columns, 0))
+        room, idle, stopped = promised <= config.weight_blocks - FRAME, Signal(), Signal()
         refused = self.attend.valid & self.attend.ready & self.refused
-        stopped = Signal()
-        with m.If(self.start):
-            m.d.sync += [allowed.eq(0), stopped.eq(0)]
-        with m.Else():
-            m.d.sync += [allowed.eq(allowed + passed - passing), stopped.eq(stopped | refused)]
+        m.d.sync += stopped.eq(~self.start & (stopped | refused | failed))
         with m.FSM(name="fetcher"):
             with m.State("STOPPED"):
+                m.d.comb += idle.eq(1)
                 with m.If(self.start):
                     m.d.sync += read.addr.eq(0)
                     m.next = "READ"
             with m.State("READ"):
                 m.next = "EXAMINE"
             with m.State("EXAMINE"):
-                m.d.sync += blocks.eq(instruction.k_blocks * (instruction.slot_columns * self.config.columns))
-                with m.If((instruction.opcode == Opcode.HALT) | (refusal != TileError.NONE)):
+                m.d.sync += [
+                    left.eq(instruction.k_blocks * (instruction.slot_columns * config.columns)),
+                    address.eq(instruction.weight_address),
+                    sent_matrix.eq(0),
+                ]
+                with m.If((instruction.opcode == Opcode.HALT) | (refusal != TileError.NONE) | stopped):
                     m.next = "STOPPED"
                 with m.Elif(instruction.opcode == Opcode.MATMUL):
-                    m.next = "SEND"
-                with m.Elif((instruction.opcode == Opcode.ATTEND) & (allowed == 0)):
-                    with m.If(stopped):
-                        m.next = "STOPPED"
+                    m.next = "ASK"
                 with m.Else():
-                    m.d.comb += passing.eq(instruction.opcode == Opcode.ATTEND)
                     m.d.sync += read.addr.eq(read.addr + 1)
                     m.next = "READ"
-            with m.State("SEND"):
-                m.d.comb += [descriptor.valid.eq(~sent_descriptor), matrix.valid.eq(~sent_matrix)]
-                descriptor_done = sent_descriptor | descriptor.ready
-                matrix_done = sent_matrix | matrix.ready
-                m.d.sync += [sent_descriptor.eq(descriptor_done), sent_matrix.eq(matrix_done)]
-                with m.If(descriptor_done & matrix_done):
-                    m.d.sync += [sent_descriptor.eq(0), sent_matrix.eq(0), read.addr.eq(read.addr + 1)]
-                    m.next = "READ"
+            with m.State("ASK"):
+                last = left <= FRAME
+                m.d.comb += [
+                    matrix.valid.eq(~sent_matrix),
+                    descriptor.valid.eq(sent_matrix & room),
+                    self.no_room.eq(sent_matrix & ~room),
+                ]
+                with m.If(matrix.ready):
+                    m.d.sync += sent_matrix.eq(1)
+                with m.If(descriptor.valid & descriptor.ready):
+                    m.d.comb += asked.eq(Mux(last, left, FRAME))
+                    m.d.sync += [left.eq(left - FRAME), address.eq(address + descriptor.payload.length)]
+                    with m.If(last):
+                        m.d.sync += read.addr.eq(read.addr + 1)
+                        m.next = "READ"
+        return idle & (promised == 0)
 
-    def _executor(self, m: Module, read: memory.ReadPort, passed: Signal) -> None:
+    def _executor(self, m: Module, read: memory.ReadPort, fetched: Value, failed: Signal) -> None:
         m.submodules.job_queue = jobs = StreamFifo(Job, 2)
         wiring.connect(m, wiring.flipped(self.jobs), jobs.o)
         instruction, refusal = read.data, self._refusal(m, read.data, "executor")
@@ -279,21 +293,27 @@ class Sequencer(wiring.Component):
                             with m.If(advance):
                                 m.d.comb += taken.eq(instruction.count)
                         with m.Case(Opcode.SIGNAL):
-                            m.d.comb += [self.signals.valid.eq(finished), advance.eq(finished & self.signals.ready)]
+                            m.d.comb += self.signals.valid.eq(finished & ~failed)
+                            m.d.comb += advance.eq(self.signals.valid & self.signals.ready)
+                            with m.If(finished & failed):
+                                m.next = "STOP"
                         if self.config.vector_depth:
                             with m.Case(Opcode.PLACES):
                                 m.d.comb += advance.eq(1)
                             with m.Case(Opcode.VECTOR, Opcode.QUANTISE, Opcode.SEND):
                                 m.d.comb += [self.vector_busy.eq(1), advance.eq(vector_advance)]
                         if self.config.attention_rows:
-                            self._attention(m, read.data.as_value(), finished, advance, passed)
+                            self._attention(m, read.data.as_value(), finished, failed, advance)
                         with m.Default():
                             m.next = "STOP"
                 with m.If(advance):
                     m.d.sync += read.addr.eq(read.addr + 1)
                     m.next = "READ"
             with m.State("STOP"):
-                with m.If(finished):
+                m.d.comb += self.discard.eq(finished)
+                with m.If(failed):
+                    m.d.sync += self.error.eq(TileError.SIZE)
+                with m.If(finished & fetched):
                     m.d.sync += [self.running.eq(0), self.done.eq(1)]
                     m.next = "STOPPED"
 
@@ -319,7 +339,7 @@ class Sequencer(wiring.Component):
         ]
         return (self.vector.valid & self.vector.ready) | (self.moves.valid & self.moves.ready)
 
-    def _attention(self, m: Module, word: Value, finished: Value, advance: Signal, passed: Signal) -> None:
+    def _attention(self, m: Module, word: Value, finished: Value, failed: Signal, advance: Signal) -> None:
         """The cases of PAGE, APPEND, SINK and ATTEND. An ATTEND begins when everything before it is done."""
         append, attend = _seen_as(AppendInstruction, word), _seen_as(AttendInstruction, word)
         begun, taken = Signal(), Signal()
@@ -339,10 +359,11 @@ class Sequencer(wiring.Component):
                 self.vector_busy.eq(1),
                 self.attend.valid.eq(begun),
                 taken.eq(begun & self.attend.ready),
-                passed.eq(taken & ~self.refused),
-                advance.eq(passed),
+                advance.eq(taken & ~self.refused),
             ]
-            m.d.sync += begun.eq(Mux(begun, ~self.attend.ready, finished & self.settled))
+            m.d.sync += begun.eq(Mux(begun, ~self.attend.ready, finished & ~failed))
+            with m.If(finished & failed & ~begun):
+                m.next = "STOP"
             with m.If(taken & self.refused):
                 m.d.sync += self.error.eq(TileError.SIZE)
                 m.next = "STOP"

@@ -7,37 +7,23 @@ from amaranth.lib.wiring import In, Out
 from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.tile.array import Array
-from hw.tile.attention import MEMORY_AXI, AttentionPath, MemoryWriter, attention_size
+from hw.tile.attention import MEMORY_AXI, AttentionPath, MemoryWriter
 from hw.tile.collect import WeightCollector
 from hw.tile.config import TileConfig
 from hw.tile.counters import CounterFile
 from hw.tile.drain import Outgoing
 from hw.tile.isa import ROW_BITS, Counters, Memory, RemoteWrite, TileError, WeightRange
 from hw.tile.sequencer import Sequencer
-from hw.tile.unpack import GRANULE, FrameUnpacker, blocks_layout
+from hw.tile.sets import SetBuffer
+from hw.tile.streams import RangeSharer, arbitrate, choose
+from hw.tile.unpack import GRANULE, FrameUnpacker
 from hw.tile.vector import VectorPath
 
 __all__ = ["Tile"]
 
-
-def _choose(m: Module, first: Value, target: stream.Interface, one: stream.Interface, other: stream.Interface) -> None:
-    """`target` gets what `one` offers while `first` is high, else what `other` offers."""
-    m.d.comb += [
-        target.payload.eq(Mux(first, one.payload, other.payload)),
-        target.valid.eq(Mux(first, one.valid, other.valid)),
-        one.ready.eq(target.ready & first),
-        other.ready.eq(target.ready & ~first),
-    ]
-
-
-def _widened(m: Module, source: stream.Interface, at_once: int, name: str) -> stream.Interface:
-    """A stream of one or two blocks as one of `at_once`."""
-    wide, payload = stream.Signature(blocks_layout(at_once)).create(path=(name,)), source.payload
-    m.d.comb += [wide.valid.eq(source.valid), source.ready.eq(wide.ready)]
-    m.d.comb += [wide.payload.block[index].eq(block) for index, block in enumerate(payload.block)]
-    if len(payload.block) == 2:
-        m.d.comb += wide.payload.two.eq(payload.two)
-    return wide
+_CACHE_QUEUE = 128
+"""Granules of the KV cache that may wait for the engine: the first values come while their softmax is made, and what
+waits in the memory holds up the weights behind it."""
 
 
 class Tile(wiring.Component):
@@ -78,25 +64,24 @@ class Tile(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.sequencer = sequencer = Sequencer(config)
-        m.submodules.weight_queue = weights = StreamFifo(GRANULE, config.weight_queue)
         m.submodules.unpacker = unpacker = FrameUnpacker(config.formats)
-        at_once = max(unpacker.at_once, attention_size(config).at_once if config.attention_rows else 1)
-        m.submodules.collector = collector = WeightCollector(config.columns, at_once)
         m.submodules.array = array = Array(config)
+        m.submodules.buffer = buffer = SetBuffer(
+            config.columns, config.weight_sets, unpacker.at_once, array.formats.scale_bits
+        )
         m.submodules.counters = counters = CounterFile(config.rows * config.columns)
 
         wiring.connect(m, sequencer.matrices, unpacker.matrix)
-        wiring.connect(m, wiring.flipped(self.granules), weights.i)
-        wiring.connect(m, collector.sets, array.sets)
+        wiring.connect(m, unpacker.blocks, buffer.blocks)
+        m.d.comb += [buffer.discard.eq(sequencer.discard), sequencer.set_taken.eq(buffer.taken)]
         attention = None
         if config.attention_rows:
             m.submodules.attention = attention = AttentionPath(config)
-            self._attend(m, sequencer, attention, weights, unpacker, collector, array)
+            self._attend(m, sequencer, attention, array, buffer)
         else:
-            wiring.connect(m, wiring.flipped(self.descriptors), sequencer.descriptors)
-            wiring.connect(m, weights.o, unpacker.granules)
-            wiring.connect(m, unpacker.blocks, collector.blocks)
             wiring.connect(m, sequencer.jobs, array.jobs)
+            wiring.connect(m, buffer.sets, array.sets)
+        self._memory(m, sequencer, unpacker, attention)
         sources, vector = [array.o, sequencer.signals], None
         if config.vector_depth:
             m.submodules.vector = vector = once(VectorPath(config), f"vector_path_{config.vector_key}")
@@ -123,34 +108,46 @@ class Tile(wiring.Component):
             array.counters.eq(counters.values),
             self.counters.eq(counters.values),
         ]
-        self._count(m, sequencer, array, counters)
+        self._count(m, sequencer, array, counters, unpacker, attention)
         return m
 
     def _attend(
-        self, m: Module, sequencer: Sequencer, attention: AttentionPath, weights: StreamFifo, unpacker: FrameUnpacker,
-        collector: WeightCollector, array: Array,
-    ) -> None:  # fmt: skip
-        """While an ATTEND runs, memory, collector and array are the engine's."""
+        self, m: Module, sequencer: Sequencer, attention: AttentionPath, array: Array, buffer: SetBuffer
+    ) -> None:
+        """While an ATTEND runs, the array is the engine's; weights for later go into their buffer meanwhile."""
+        m.submodules.collector = collector = WeightCollector(self.config.columns, len(attention.blocks.payload.block))
         attending = sequencer.attend.valid
         wiring.connect(m, sequencer.attend, attention.attend)
         wiring.connect(m, array.local, attention.array)
+        wiring.connect(m, attention.blocks, collector.blocks)
         m.d.comb += [
             attention.pages_enable.eq(sequencer.page_enable),
             attention.pages_address.eq(sequencer.page.entry),
             attention.pages_data.eq(sequencer.page.granule),
-            sequencer.settled.eq(unpacker.idle & ~weights.o.valid),
             sequencer.refused.eq(attention.error),
         ]
-        _choose(m, attending, wiring.flipped(self.descriptors), attention.ranges, sequencer.descriptors)
-        _choose(m, attending, array.jobs, attention.jobs, sequencer.jobs)
-        of_cache, of_weights = (
-            _widened(m, source, collector.at_once, name)
-            for source, name in ((attention.blocks, "cache_blocks"), (unpacker.blocks, "weight_blocks"))
-        )
-        _choose(m, attending, collector.blocks, of_cache, of_weights)
-        for target, mine in ((attention.granules, attending), (unpacker.granules, ~attending)):
-            m.d.comb += [target.payload.eq(weights.o.payload), target.valid.eq(weights.o.valid & mine)]
-        m.d.comb += weights.o.ready.eq(Mux(attending, attention.granules.ready, unpacker.granules.ready))
+        choose(m, attending, array.jobs, attention.jobs, sequencer.jobs)
+        choose(m, attending, array.sets, collector.sets, buffer.sets)
+
+    def _memory(
+        self, m: Module, sequencer: Sequencer, unpacker: FrameUnpacker, attention: AttentionPath | None
+    ) -> None:
+        """The memory's ranges and granules, for weights and, where the tile has attention, for its cache."""
+        m.submodules.granule_queue = granules = StreamFifo(GRANULE, 2)
+        wiring.connect(m, wiring.flipped(self.granules), granules.i)
+        if attention is None:
+            wiring.connect(m, wiring.flipped(self.descriptors), sequencer.descriptors)
+            wiring.connect(m, granules.o, unpacker.granules)
+            return
+        m.submodules.sharer = sharer = RangeSharer()
+        m.submodules.cache_queue = cache = StreamFifo(GRANULE, _CACHE_QUEUE)
+        wiring.connect(m, attention.ranges, sharer.first)
+        wiring.connect(m, sequencer.descriptors, sharer.second)
+        wiring.connect(m, wiring.flipped(self.descriptors), sharer.ranges)
+        wiring.connect(m, granules.o, sharer.granules)
+        wiring.connect(m, sharer.first_granules, cache.i)
+        wiring.connect(m, cache.o, attention.granules)
+        wiring.connect(m, sharer.second_granules, unpacker.granules)
 
     def _append(self, m: Module, sequencer: Sequencer, vector: wiring.Component) -> Value:
         """APPEND and its writes. Returns whether the memory has answered all of them."""
@@ -159,6 +156,7 @@ class Tile(wiring.Component):
         wiring.connect(m, vector.writes, writer.i)
         wiring.connect(m, writer.axi, wiring.flipped(self.memory))
         m.d.comb += [
+            sequencer.write_failed.eq(writer.failed),
             vector.pages_enable.eq(sequencer.page_enable),
             vector.pages_address.eq(sequencer.page.entry),
             vector.pages_data.eq(sequencer.page.granule),
@@ -206,25 +204,14 @@ class Tile(wiring.Component):
 
     def _send(self, m: Module, sources: list[stream.Interface]) -> None:
         """The array's results before the vector side's; a signal is offered only when both have nothing left."""
-        choice, held, chosen = Signal(range(len(sources))), Signal(range(len(sources))), Signal()
-        for index, source in reversed(list(enumerate(sources))):
-            with m.If(source.valid):
-                m.d.comb += choice.eq(index)
-        with m.If(chosen):  # what was offered and not taken stays
-            m.d.comb += choice.eq(held)
-        m.d.sync += [held.eq(choice), chosen.eq(self.o.valid & ~self.o.ready)]
-        with m.Switch(choice):
-            for index, source in enumerate(sources):
-                with m.Case(index):
-                    m.d.comb += [
-                        self.o.payload.eq(source.payload),
-                        self.o.valid.eq(source.valid),
-                        source.ready.eq(self.o.ready),
-                    ]
+        arbitrate(m, self.o, sources)
 
-    def _count(self, m: Module, sequencer: Sequencer, array: Array, counters: CounterFile) -> None:
+    def _count(
+        self, m: Module, sequencer: Sequencer, array: Array, counters: CounterFile, unpacker: FrameUnpacker,
+        attention: AttentionPath | None,
+    ) -> None:  # fmt: skip
         grow, running, attending = counters.increments, self.running & ~sequencer.attend.valid, sequencer.attend.valid
-        no_job, taken = running & array.stalls.no_job, self.granules.valid & self.granules.ready
+        no_job = running & array.stalls.no_job
         m.d.comb += [
             counters.clear.eq(sequencer.start),
             grow.cycles.eq(self.running),
@@ -238,9 +225,10 @@ class Tile(wiring.Component):
             grow.vector.eq(sequencer.vector_busy & ~attending),
             grow.attention.eq(attending),
             grow.idle.eq(no_job & ~sequencer.awaiting & ~sequencer.vector_busy),
-            grow.weight_granules.eq(taken & ~attending),
-            grow.cache_granules.eq(taken & attending),
-            grow.weight_wait.eq(running & self.granules.valid & ~self.granules.ready),
+            grow.weight_granules.eq(unpacker.granules.valid & unpacker.granules.ready),
+            grow.weight_wait.eq(self.running & sequencer.no_room),
             grow.activation_blocks.eq(array.write_enable),
             grow.result_granules.eq(self.o.valid & self.o.ready),
         ]
+        if attention is not None:
+            m.d.comb += grow.cache_granules.eq(attention.granules.valid & attention.granules.ready)

@@ -48,7 +48,6 @@ class FrameUnpacker(wiring.Component):
     matrix: what the granules to come hold; taken when the last granule of the matrix before was taken.
     granules: 256-bit granules from the memory.
     blocks: the blocks, elements in 8-bit fields.
-    idle: no matrix is in hand or on offer: the last granule of all before was taken.
     """
 
     def __init__(self, formats: tuple[str, ...]):
@@ -63,7 +62,6 @@ class FrameUnpacker(wiring.Component):
                 "matrix": In(stream.Signature(WeightStream)),
                 "granules": In(stream.Signature(GRANULE)),
                 "blocks": Out(stream.Signature(blocks_layout(self.at_once))),
-                "idle": Out(1),
             }
         )
 
@@ -86,7 +84,6 @@ class FrameUnpacker(wiring.Component):
         scale_step, step, padding = Signal(), Signal(), Signal()
         m.d.comb += [
             padding.eq(remaining == 0),
-            self.idle.eq(~active & ~self.matrix.valid),
             self.blocks.valid.eq(active & ~in_scales & ~padding & self.granules.valid),
             self.granules.ready.eq(active & (in_scales | padding | self.blocks.ready)),
             scale_step.eq(active & in_scales & self.granules.valid),

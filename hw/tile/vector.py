@@ -8,7 +8,7 @@ from hw.emit import once
 from hw.numerics.formats import FormatSet
 from hw.numerics.quantise import Quantise
 from hw.tile.attention import AppendPath, SinkPath
-from hw.tile.config import LANES, TileConfig
+from hw.tile.config import BLOCK_GRANULES, LANES, TileConfig
 from hw.tile.drain import Outgoing
 from hw.tile.isa import ROW_BITS, AppendInstruction, Memory, MoveInstruction, Opcode, SinkInstruction
 from hw.vector.append import MemoryWrite
@@ -20,7 +20,6 @@ __all__ = ["MAX_LENGTH", "VectorPath"]
 
 MAX_LENGTH = 8192
 """Longest row that a VECTOR can reduce."""
-_BLOCK_BEATS = 4
 
 
 class Mover(wiring.Component):
@@ -64,14 +63,14 @@ class Mover(wiring.Component):
             fetch.command.payload.address.eq(move.source),
             fetch.command.payload.stride.eq(move.source_stride),
             fetch.command.payload.rows.eq(move.rows),
-            fetch.command.payload.beats.eq(Mux(blocks, move.length * _BLOCK_BEATS, move.length)),
+            fetch.command.payload.beats.eq(Mux(blocks, move.length * BLOCK_GRANULES, move.length)),
             quantise.i.payload.values.eq(fetch.o.payload),
             quantise.i.payload.format.eq(move.element),
             quantise.i.valid.eq(fetch.o.valid & blocks),
             fetch.o.ready.eq(Mux(blocks, quantise.i.ready, self.o.ready)),
         ]
-        beat, gathered = Signal(range(_BLOCK_BEATS)), Signal((_BLOCK_BEATS - 1) * 8 * LANES)
-        codes, whole = quantise.o.payload.codes.as_value(), beat == _BLOCK_BEATS - 1
+        beat, gathered = Signal(range(BLOCK_GRANULES)), Signal((BLOCK_GRANULES - 1) * 8 * LANES)
+        codes, whole = quantise.o.payload.codes.as_value(), beat == BLOCK_GRANULES - 1
         m.d.comb += quantise.o.ready.eq(~whole | self.o.ready)
         with m.If(quantise.o.valid & quantise.o.ready):
             m.d.sync += [beat.eq(beat + 1), gathered.eq(Cat(gathered[len(codes) :], codes))]

@@ -8,14 +8,13 @@ from golden.formats import E8M0_NAN
 from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat, FormatSet
-from hw.numerics.quantise import QuantiseLane
-from hw.tile.config import LANES
+from hw.numerics.quantise import QuantiseLane, largest_of
+from hw.tile.config import BLOCK_GRANULES, LANES
 from hw.vector.leaves import LEAF, PAGES, SQUARES, AttentionSize, broadcast
 from hw.vector.pipeline import delay
 
 __all__ = ["AppendCommand", "KvAppender", "MemoryWrite"]
 
-BEATS = 32 // LANES
 """Beats of a block."""
 
 
@@ -95,7 +94,7 @@ class KvAppender(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat = data.ArrayLayout(32, LANES)
-        m.submodules.waiting = waiting = StreamFifo(beat, 2 * BEATS * self.size.max_value_groups)
+        m.submodules.waiting = waiting = StreamFifo(beat, 2 * BLOCK_GRANULES * self.size.max_value_groups)
         m.submodules.quantising = quantising = StreamFifo(_Run, 4)
         m.submodules.emitting = emitting = StreamFifo(_Run, 8)
         m.submodules.granules = granules = StreamFifo(unsigned(256), 4)
@@ -110,7 +109,7 @@ class KvAppender(wiring.Component):
     def _collect(self, m: Module, waiting: stream.Interface, runs: stream.Interface) -> None:
         """Beats in, and with the last one of a run its scale."""
         command = self.command.payload
-        of_value, block, run_block, beat = Signal(), Signal(6), Signal(6), Signal(range(BEATS))
+        of_value, block, run_block, beat = Signal(), Signal(6), Signal(6), Signal(range(BLOCK_GRANULES))
         run = runs.payload
         latent_part = command.latent & (block < command.value_groups)
         beat_last, run_last, part_last = Signal(), Signal(), Signal()
@@ -120,7 +119,7 @@ class KvAppender(wiring.Component):
             run.kind.eq(Mux(of_value, Run.VALUE, Mux(latent_part, Run.LATENT, Run.KEY))),
             run.blocks.eq(Mux(of_value | latent_part, command.value_groups, 1)),
             run.first.eq(block - run_block),
-            beat_last.eq(beat == BEATS - 1),
+            beat_last.eq(beat == BLOCK_GRANULES - 1),
             run_last.eq(beat_last & (run_block + 1 == run.blocks)),
             part_last.eq(beat_last & (block + 1 == Mux(of_value, command.value_groups, command.key_blocks))),
             self.values.ready.eq(self.command.valid & waiting.ready & (runs.ready | ~run_last)),
@@ -128,7 +127,7 @@ class KvAppender(wiring.Component):
             waiting.valid.eq(take),
             waiting.payload.eq(self.values.payload),
             runs.valid.eq(self.values.valid & self.command.valid & waiting.ready & run_last),
-            top.eq(_largest([so_far, *(value[23:31] for value in self.values.payload)])),
+            top.eq(largest_of([so_far, *(value[23:31] for value in self.values.payload)])),
             self.command.ready.eq(take & part_last & (of_value | command.latent)),
         ]
         with m.If(take):
@@ -153,7 +152,7 @@ class KvAppender(wiring.Component):
         m.d.comb += [
             step.eq(granules.i.ready),
             issue.eq(step & runs.valid & beats.valid),
-            last.eq(count + 1 == run.blocks * BEATS),
+            last.eq(count + 1 == run.blocks * BLOCK_GRANULES),
             beats.ready.eq(issue),
             runs.ready.eq(issue & last),
             scale.eq(delay(m, step, run.scale, QuantiseLane.latency, "late_scale")),
@@ -162,7 +161,7 @@ class KvAppender(wiring.Component):
             m.d.sync += count.eq(Mux(last, 0, count + 1))
         with m.If(step):
             m.d.sync += valid.eq(Cat(issue, valid)[: len(valid)])
-        codes, gathered, place = Signal(8 * LANES), Signal(256), Signal(range(BEATS))
+        codes, gathered, place = Signal(8 * LANES), Signal(256), Signal(range(BLOCK_GRANULES))
         name = "_".join(["quantise_lane", *self.formats.names]).lower()
         for index in range(LANES):
             m.submodules[f"lane_{index}"] = lane = once(QuantiseLane(self.formats), name)
@@ -176,7 +175,7 @@ class KvAppender(wiring.Component):
         with m.If(valid[-1] & step):
             m.d.sync += [gathered.eq(Cat(gathered[8 * LANES :], codes)), place.eq(place + 1)]
         m.d.comb += [
-            granules.i.valid.eq(valid[-1] & (place == BEATS - 1)),
+            granules.i.valid.eq(valid[-1] & (place == BLOCK_GRANULES - 1)),
             granules.i.payload.eq(Cat(gathered[8 * LANES :], codes)),
         ]
 
@@ -225,11 +224,3 @@ class KvAppender(wiring.Component):
 
     def _offer(self, m: Module, address: Value, value: Value) -> None:
         m.d.comb += [self.writes.payload.address.eq(address), self.writes.payload.data.eq(value)]
-
-
-def _largest(values: list[Value]) -> Value:
-    """Maximum of unsigned values."""
-    while len(values) > 1:
-        odd = values[len(values) // 2 * 2 :]
-        values = [Mux(left > right, left, right) for left, right in zip(values[::2], values[1::2], strict=False)] + odd
-    return values[0]

@@ -8,7 +8,7 @@ from hw.emit import once
 from hw.fifo import StreamFifo
 from hw.numerics.formats import ElementFormat
 from hw.tile.array import LocalSignature
-from hw.tile.config import LANES
+from hw.tile.config import BLOCK_GRANULES, LANES
 from hw.tile.isa import Block, WeightRange
 from hw.tile.issue import Job
 from hw.tile.unpack import blocks_layout
@@ -120,7 +120,7 @@ class AttentionEngine(wiring.Component):
             merge.output_free.eq(~sender.busy),
             sender.start.eq(merge.finished),
             sender.rows.eq(merge.item.command.rows),
-            sender.beats.eq(merge.item.command.value_groups * (32 // LANES) + merge.item.command.partial),
+            sender.beats.eq(merge.item.command.value_groups * BLOCK_GRANULES + merge.item.command.partial),
         ]
         wiring.connect(m, receiver.outputs, merge.items)
         weights_ready = self._slices(m, unpacker, receiver, merge, sender)

@@ -85,7 +85,7 @@ def figures(long: bool = False) -> list[Figure]:
         ),
         Figure(
             "tile.decode_hbm_share", 100 * memory_share(decode), "%", ">= 98",
-            how="M=1 K=576 N=1536, MXINT8, against the same descriptors with an array that never waits",
+            how="M=1 K=576 N=1536, MXINT8, against the same granules asked for as one range and never held up",
         ),
         Figure(
             "tile.decode_hbm_share_E2M1", 100 * memory_share(decode_four), "%", ">= 98",

@@ -1,9 +1,8 @@
-"""The vector unit: accuracy of its table functions, cycles of its commands, and its share of a decode layer."""
+"""The vector unit: accuracy of its table functions, cycles of its commands."""
 
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,11 @@ from golden.exp2 import exp2
 from golden.fp32_ops import to_float
 from golden.reciprocal import reciprocal
 from golden.rsqrt import rsqrt
-from hw.numerics.quantise import QuantiseLane
 from scripts import simulator
 from scripts.figures import Figure
-from scripts.simulator import Model, Testbench
-from tb.vector.models import LAYER_UNIT, UNIT
+from scripts.simulator import Testbench
+from tb.vector.models import UNIT
 
-LANES, TILES = 8, 4
-HIDDEN, HEADS, KV_HEADS, HEAD, INNER = 576, 9, 3, 64, 1536  # SmolLM2-135M
-LAYER = {
-    "hidden": HIDDEN, "head": HEAD, "heads": math.ceil(HEADS / TILES), "kv_heads": math.ceil(KV_HEADS / TILES),
-    "inner": INNER // TILES,
-}  # fmt: skip
-"""What a tile does of a decode layer."""
 TEST_LENGTH = 128
 """Longest reduction of the unit whose commands are measured."""
 
@@ -53,55 +44,24 @@ def accuracy() -> list[Figure]:
             for name, (value, how) in errors.items()]  # fmt: skip
 
 
-def _measured(test: str, model: Model, lanes: int) -> Any:
-    """What a test of `tb.vector_unit.measure` found."""
+def measured() -> Any:
+    """What `tb.vector_unit.measure` found."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        environment = {"VECTOR_RESULT": str(result), "VECTOR_LANES": str(lanes), "VECTOR_LAYER": json.dumps(LAYER)}
-        bench = Testbench(f"measure_vector_{test}", model, "tb.vector_unit.measure", environment=environment)
-        simulator.check(bench, test=test)
+        environment = {"VECTOR_RESULT": str(result), "VECTOR_LANES": "2"}
+        simulator.check(Testbench("measure_vector", UNIT, "tb.vector_unit.measure", environment=environment))
         return json.loads(result.read_text())
 
 
 def command_cycles() -> tuple[int, int]:
     """Cycles of a command beyond its beats, without and with a reduction, from RTL; checks that they are constant."""
-    overhead = {}
-    measured = _measured("commands", UNIT, 2)
+    overhead, found = {}, measured()
     for kind in ("NONE", "SUM"):
-        values = {m["cycles"] - m["beats"] for m in measured if m["reduce"] == kind}
+        values = {m["cycles"] - m["beats"] for m in found if m["reduce"] == kind}
         if max(values) - min(values) > 1:
             raise ValueError(f"Cycles of a {kind} command are not its beats and a constant: {sorted(values)}")
         overhead[kind] = max(values)
     return overhead["NONE"], overhead["SUM"]
-
-
-def layer_share(tail: int, granules: int) -> Figure:
-    """attention.exposed_vector_share: the vector work that nothing hides, over the cycles of a decode layer.
-
-    tail: cycles of one key head's attention beyond its KV granules; granules: these granules. Both from RTL.
-    """
-    cycles = _measured("layer", LAYER_UNIT, LANES)
-    # On their way to the array rows go through the tile's quantiser: its latency beside the function.
-    quantise = QuantiseLane.latency + 1 + 32 // LANES
-    append = 2 * HEAD // LANES + QuantiseLane.latency + 1 + 7  # a beat a cycle, then the last of seven writes
-    parts = {
-        "two norms": 2 * cycles["norm"], "query rotation": cycles["query rotation"],
-        "key rotation": cycles["key rotation"], "append": append,
-        "two residuals": 2 * cycles["residual"], "gate": cycles["gate"], "four quantisers": 4 * quantise,
-        "attention beyond its KV": tail,
-    }  # fmt: skip
-    weights = HIDDEN * (HIDDEN * 2 + 2 * KV_HEADS * HEAD) + 3 * HIDDEN * INNER
-    streaming = weights * 33 // 32 // 32 // TILES
-    exposed = sum(parts.values())
-    shown = ", ".join(f"{name} {value}" for name, value in parts.items())
-    how = (
-        f"SmolLM2 decode at 1024 positions, one of {TILES} tiles, {LANES} lanes; {shown} cycles, all measured on RTL "
-        "(each function's commands one by one, compared with golden) but the latencies of quantisers and append; every "
-        f"tile does norms and residuals whole; over these, {streaming} cycles of weight granules and {granules} of KV, "
-        "one a cycle"
-    )
-    share = exposed / (exposed + streaming + granules)
-    return Figure("attention.exposed_vector_share", share, "", "<= 0.05", how=how)
 
 
 def figures(long: bool = False) -> list[Figure]:

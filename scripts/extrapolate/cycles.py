@@ -76,7 +76,8 @@ def work(
 class Run:
     """Products back to back as they ran on the RTL, and cycles of the slowest tile without waits for activations.
 
-    `buffered` cycles of the memory's work were done before the first product began: it works through such waits.
+    `buffered` cycles of the memory's work were done before the first product began: it works through such waits, but
+    for what it reads of the KV cache in them.
     """
 
     name: str
@@ -101,9 +102,9 @@ def runs(products: Sequence[Mapping[str, Any]], tile: TileShape, tiles: int, rat
         try:
             waits = sum(record["stalls"].get(cause, 0) for cause in WAITS)
             shape = work(record["M"], record["K"], record["N"], tile, tiles, rate)
-            found.append(
-                Run(record["name"], record["mode"], (shape,), record["cycles"] - waits, float(min(waits, queue / rate)))
-            )
+            free = max(0.0, waits - record.get("cache_bytes", 0) / 32 / rate)  # the memory had for weights alone
+            buffered = min(free, queue / rate)
+            found.append(Run(record["name"], record["mode"], (shape,), record["cycles"] - waits, buffered))
         except (KeyError, TypeError) as error:
             raise DescriptionError(f"a product's record lacks {error} that the extrapolation needs") from None
     return found

@@ -74,7 +74,8 @@ def extrapolate(summary: Mapping[str, Any], chip: Chip | None = None) -> list[Sc
 def measured(summary: Mapping[str, Any]) -> tuple[Chip, list[Run]]:
     """The chip of a summary and its products as runs to fit on. Raises DescriptionError."""
     simulated = chips.simulated(summary["config"]["values"])
-    queue = int(summary["config"]["values"]["tile"].get("weight_queue", 0))
+    tile = summary["config"]["values"]["tile"]
+    queue = tile["columns"] * (tile["weight_sets"] - 1) * 33 // 32 if "weight_sets" in tile else 0
     return simulated, runs(summary["products"], simulated.tile, simulated.tiles, simulated.rate, queue)
 
 
@@ -93,7 +94,7 @@ def small_scenario(summary: Mapping[str, Any], found: Sequence[Run], chip: Chip,
     products = summary["products"]
     model = shapes.load("smollm2_135m")
     context = max((record["M"] for record in products if record["mode"] == "prefill"), default=0) + 1
-    own = sum(run.cycles for run in found if run.mode == "decode")
+    own = sum(run.cycles + run.buffered for run in found if run.mode == "decode")
     whole = sum(record["cycles"] for record in products if record["mode"] == "decode")
     by_formula = step(model, chip, constants, Batch(decode=1, context=context))
     head = model.matrices[-1]

@@ -93,6 +93,7 @@ def _record(
         "array_utilisation": macs / (cycles * config.tiles * config.tile.macs_per_cycle),
         "hbm_bytes": 32 * granules,
         "hbm_utilisation": granules * config.hbm.cycles.bl / (cycles * config.tiles),
+        "cache_bytes": 32 * slowest["cache_granules"],
         "stalls": {cause: slowest[counter] for cause, counter in STALLS.items()},
         "bit_exact": exact,
     }

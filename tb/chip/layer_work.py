@@ -20,23 +20,23 @@ MODEL = ModelConfig(1, 128, 2, 1, 128, 100, 2048, 10000.0, 1e-5)
 """One layer: 128 channels, two heads that share a key head, 128 gated channels."""
 
 
-def random_layer(seed: int) -> QuantisedLayer:
-    """Weights and gains of a layer of `MODEL`."""
+def random_layer(seed: int, model: ModelConfig = MODEL) -> QuantisedLayer:
+    """Weights and gains of a layer."""
     numbers = np.random.default_rng(seed)
     matrices = {
         name: Quantised.of(numbers.standard_normal(shape).astype(np.float32) / np.float32(8), MXINT8)
-        for name, shape in MODEL.shapes().items()
+        for name, shape in model.shapes().items()
     }
-    gains = (numbers.standard_normal(MODEL.hidden).astype(np.float32) for _ in range(2))
+    gains = (numbers.standard_normal(model.hidden).astype(np.float32) for _ in range(2))
     return QuantisedLayer(matrices, *gains)
 
 
-def random_work(seed: int, chunk: int = 5) -> dict[str, tuple[Layer, dict[str, Bits]]]:
+def random_work(seed: int, chunk: int = 5, model: ModelConfig = MODEL) -> dict[str, tuple[Layer, dict[str, Bits]]]:
     """A chunk of positions (`prefill`) and a step behind it (`decode`): the work and its results."""
     numbers = np.random.default_rng(seed)
-    layer, cache = random_layer(seed), KvCache(MODEL)
+    layer, cache = random_layer(seed, model), KvCache(model)
     return {
-        mode: run_layer(MODEL, layer, numbers.standard_normal((positions, MODEL.hidden)).astype(np.float32), cache)
+        mode: run_layer(model, layer, numbers.standard_normal((positions, model.hidden)).astype(np.float32), cache)
         for mode, positions in (("prefill", chunk), ("decode", 1))
     }
 

@@ -16,7 +16,8 @@ from amaranth.lib import data
 from cocotb.triggers import ClockCycles, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
-from hw.tile.attention_program import Append, Attend
+from hw.axi import Response
+from hw.tile.attention_program import Append, Attend, Page
 from hw.tile.drain import Outgoing
 from hw.tile.isa import (
     AppendInstruction,
@@ -27,7 +28,7 @@ from hw.tile.isa import (
     RemoteWrite,
     TileError,
 )
-from hw.tile.program import Await, Halt, encode
+from hw.tile.program import Await, Halt, Signal, encode, encode_program
 from hw.tile.vector_program import Rows, Send, Vector
 from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
@@ -35,36 +36,46 @@ from tb.common.scoreboard import Scoreboard
 from tb.common.stream import StreamAgent, StreamPort, StreamSequence, randomly
 from tb.tile import CONFIGS
 from tb.tile.test_tile import TB, WeightMemory
-from tb.tile.vector_work import DISTURBANCE, HOST, NODE, VectorWork, by_place
+from tb.tile.vector_work import CACHE, DISTURBANCE, HOST, NODE, VectorWork, by_place
 from tb.tile.work import START, as_write, remote_write
 
 CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
+FRAME_GRANULES = 33
+"""Of 8-bit elements with scales of a byte."""
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
 TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
 POINTS = ("vector_work", "vector_operands", *(("vector_attention",) if CONFIG.attention_rows else ()))
 
 
 class MemoryPort:
-    """The memory's AXI port of a tile with attention: granules into the memory that answers its descriptors."""
+    """The memory's AXI port of a tile with attention: granules into the memory that answers its descriptors.
+
+    What lies beyond that memory is answered with an error.
+    """
 
     def __init__(self, dut, memory, pause):
         self.dut, self.memory, self.pause = dut, memory, pause
         cocotb.start_soon(self._run())
 
     async def _run(self):
-        dut, edge, addresses, granules, answers = self.dut, RisingEdge(self.dut.clk), deque(), deque(), 0
+        dut, edge, addresses, granules, answers = self.dut, RisingEdge(self.dut.clk), deque(), deque(), deque()
         while True:
             dut.memory__awready.value, dut.memory__wready.value = int(not next(self.pause)), int(not next(self.pause))
-            dut.memory__bvalid.value = int(answers > 0 and not next(self.pause))
+            answering = bool(answers) and not next(self.pause)
+            dut.memory__bvalid.value = int(answering)
+            dut.memory__bresp.value = answers[0].value if answering else 0
             await edge
-            answers -= int(dut.memory__bvalid.value)
+            if answering:
+                answers.popleft()
             if int(dut.memory__awvalid.value) and int(dut.memory__awready.value):
                 addresses.append(int(dut.memory__awaddr.value))
             if int(dut.memory__wvalid.value) and int(dut.memory__wready.value):
                 granules.append((int(dut.memory__wdata.value), int(dut.memory__wstrb.value)))
             while addresses and granules:
-                (start, (value, strobe)), answers = (addresses.popleft(), granules.popleft()), answers + 1
-                for byte in range(32):
+                start, (value, strobe) = addresses.popleft(), granules.popleft()
+                inside = start + 32 <= len(self.memory.image)
+                answers.append(Response.OKAY if inside else Response.DECERR)
+                for byte in range(32 if inside else 0):
                     if strobe >> byte & 1:
                         self.memory.image[start + byte] = value >> 8 * byte & 0xFF
 
@@ -165,7 +176,7 @@ def changed(word, name, value, layout=MoveInstruction):
 
 
 def refused_attention(work):
-    """APPENDs and an ATTEND that the tile cannot do, and why; behind it a product, whose weights nobody may take."""
+    """APPENDs and ATTENDs that the tile cannot do, and why; behind them products, whose weights must not stay."""
     size = CONFIG.attention_channels
     append = Append(1, 0, Rows(0, 0), size, size).words(CONFIG)[0]
     groups = size // 32
@@ -180,8 +191,11 @@ def refused_attention(work):
             word = changed(word, name, value, AppendInstruction)
         cases.append(([word], TileError.FORMAT if "token.element" in fields else TileError.SIZE))
     attend = changed(Attend(1, 1, 0, size, size, 0, 0).words(CONFIG)[0], "command.rows", 0, AttendInstruction)
-    product = encode(CONFIG, work.matmul(1, 64, 32, 0, Rows(0, 4), HOST))
-    return [*cases, ([attend, product, attend], TileError.SIZE)]
+    small = encode(CONFIG, work.matmul(1, 64, 32, 0, Rows(0, 4), HOST))
+    large = encode(CONFIG, work.matmul(1, 256, 64, 0, Rows(0, 8), HOST))  # of more blocks than the buffer holds
+    assert CONFIG.weight_blocks < 8 * 64
+    cases += [([attend, product, attend], TileError.SIZE) for product in (small, large)]
+    return [*cases, ([attend, small, large], TileError.SIZE)]
 
 
 @cocotb.test()
@@ -218,6 +232,28 @@ async def test_refusals(dut):
 
 
 @cocotb.test(skip=not CONFIG.attention_rows)
+async def test_refused_write(dut):
+    """A page beyond the memory: the tile stops with an error before the ATTEND, the signal or the end behind it."""
+    tb = VectorTB(dut)
+    await tb.reset()
+    work, size = VectorWork(CONFIG, SEED), CONFIG.attention_channels
+    work.attend(5, 1, 2, 64)
+    good = work.finish()
+    wrong = [Page(0, 1 << 20), Append(1, 0, Rows(0, 0), size, size)]
+    product = work.matmul(1, 128, 64, 0, Rows(0, 8), HOST)
+    attend = Attend(1, 1, 0, size, size, 0, 0)
+    for behind in ((attend, product), (Signal(5, HOST),), ()):
+        await tb.load(work, encode_program(CONFIG, [*wrong, *behind, Halt()]))
+        await tb.start()
+        await tb.done()
+        await ClockCycles(dut.clk, 20)
+        assert int(dut.error.value) == TileError.SIZE.value, f"{behind}: found {int(dut.error.value)}"
+        assert not tb.found, "something was sent"
+        compare(work.expected(good), await tb.run(work, good))
+        assert int(dut.error.value) == 0
+
+
+@cocotb.test(skip=not CONFIG.attention_rows)
 async def test_attention(dut):
     """Tokens appended and attended to: one position, several, over a leaf's border; then a half layer on the array."""
     tb = VectorTB(dut, idle=randomly(0.2, SEED))
@@ -229,6 +265,28 @@ async def test_attention(dut):
     work.attend(5, 1, 2, 64)
     program = work.finish()
     compare(work.expected(program), await tb.run(work, program))
+
+
+@cocotb.test(skip=not CONFIG.attention_rows)
+async def test_weights_around_attention(dut):
+    """The memory is asked for weights of a product behind an ATTEND before the ATTEND's own granules, and after."""
+    tb = VectorTB(dut)
+    await tb.reset()
+    work, asked = VectorWork(CONFIG, SEED), []
+    tb.memory.listen = lambda value: asked.append("cache" if value["address"] >= CACHE else "weights")
+    work.attend(40, 1, 3, 64)
+    work.half_layer(1, 128, 64)
+    work.attend(5, 1, 2, 32)
+    program = work.finish()
+    for _ in range(2):
+        asked.clear()
+        compare(work.expected(program), await tb.run(work, program))
+        first, last = asked.index("cache"), len(asked) - 1 - asked[::-1].index("cache")
+        assert "weights" in asked[:first], "no weights came before the granules of the ATTEND"
+        assert "weights" in asked[first:last], "no weights came between the ATTENDs"
+        counters = tb.counters()
+        assert counters["weight_granules"] == asked.count("weights") * FRAME_GRANULES, counters
+        assert counters["cache_granules"] and counters["weight_wait"], counters
 
 
 @cocotb.test()

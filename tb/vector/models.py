@@ -30,7 +30,6 @@ FP32_ADD = Model("fp32_add_unit", _add, optimise=QUICK)
 FP32_MULTIPLY = Model("fp32_multiply_unit", _multiply, optimise=QUICK)
 FUNCTION = Model("vector_function_unit", _function, optimise=QUICK)
 ENGINE = Model("vector_engine_2", lambda: VectorEngine(2, 1024), key="2, 1024", optimise=QUICK)
-LAYER_UNIT = Model("vector_unit_8", lambda: VectorUnit(8, 1024, 1024), key="8, 1024, 1024", optimise=QUICK)
 UNIT = Model("vector_unit_2", lambda: VectorUnit(2, 1024, 128), key="2, 1024, 128", optimise=QUICK)
 
 
