@@ -21,10 +21,6 @@ from hw.tile.vector import VectorPath
 
 __all__ = ["Tile"]
 
-_CACHE_QUEUE = 128
-"""Granules of the KV cache that may wait for the engine: the first values come while their softmax is made, and what
-waits in the memory holds up the weights behind it."""
-
 
 class Tile(wiring.Component):
     """One tile: runs its program on activations from the network and weights from its memory.
@@ -140,13 +136,11 @@ class Tile(wiring.Component):
             wiring.connect(m, granules.o, unpacker.granules)
             return
         m.submodules.sharer = sharer = RangeSharer()
-        m.submodules.cache_queue = cache = StreamFifo(GRANULE, _CACHE_QUEUE)
         wiring.connect(m, attention.ranges, sharer.first)
         wiring.connect(m, sequencer.descriptors, sharer.second)
         wiring.connect(m, wiring.flipped(self.descriptors), sharer.ranges)
         wiring.connect(m, granules.o, sharer.granules)
-        wiring.connect(m, sharer.first_granules, cache.i)
-        wiring.connect(m, cache.o, attention.granules)
+        wiring.connect(m, sharer.first_granules, attention.granules)
         wiring.connect(m, sharer.second_granules, unpacker.granules)
 
     def _append(self, m: Module, sequencer: Sequencer, vector: wiring.Component) -> Value:
