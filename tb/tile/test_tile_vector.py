@@ -22,6 +22,7 @@ from hw.tile.drain import Outgoing
 from hw.tile.isa import (
     AppendInstruction,
     AttendInstruction,
+    Counters,
     Memory,
     MoveInstruction,
     Opcode,
@@ -33,7 +34,7 @@ from hw.tile.vector_program import Rows, Send, Vector
 from tb.common.clock import start_clock
 from tb.common.coverage import Coverage, load_testplan
 from tb.common.scoreboard import Scoreboard
-from tb.common.stream import StreamAgent, StreamPort, StreamSequence, randomly
+from tb.common.stream import StreamAgent, StreamPort, StreamSequence, decode, never, randomly
 from tb.tile import CONFIGS
 from tb.tile.test_tile import TB, WeightMemory
 from tb.tile.vector_work import CACHE, DISTURBANCE, HOST, NODE, VectorWork, by_place
@@ -267,13 +268,24 @@ async def test_attention(dut):
     compare(work.expected(program), await tb.run(work, program))
 
 
+def until_attention(dut):
+    """A pause until an ATTEND runs."""
+    while not decode(Counters, int(dut.counters.value))["attention"]:
+        yield True
+    yield from never()
+
+
 @cocotb.test(skip=not CONFIG.attention_rows)
 async def test_weights_around_attention(dut):
-    """The memory is asked for weights of a product behind an ATTEND before the ATTEND's own granules, and after."""
+    """The memory is asked for weights of a product behind an ATTEND before the ATTEND's own granules, and after.
+
+    In the first run the memory takes no range before the ATTEND, so that both have one to offer; in the second any.
+    """
     tb = VectorTB(dut)
     await tb.reset()
     work, asked = VectorWork(CONFIG, SEED), []
     tb.memory.listen = lambda value: asked.append("cache" if value["address"] >= CACHE else "weights")
+    tb.memory.descriptors.pause = until_attention(dut)
     work.attend(40, 1, 3, 64)
     work.half_layer(1, 128, 64)
     work.attend(5, 1, 2, 32)
