@@ -51,18 +51,18 @@ POINTS = ("vector_work", "vector_operands", *(("vector_attention",) if CONFIG.at
 class MemoryPort:
     """The memory's AXI port of a tile with attention: granules into the memory that answers its descriptors.
 
-    What lies beyond that memory is answered with an error.
+    What lies beyond that memory is answered with an error. Nothing is answered while `silent`.
     """
 
     def __init__(self, dut, memory, pause):
-        self.dut, self.memory, self.pause = dut, memory, pause
+        self.dut, self.memory, self.pause, self.silent = dut, memory, pause, False
         cocotb.start_soon(self._run())
 
     async def _run(self):
         dut, edge, addresses, granules, answers = self.dut, RisingEdge(self.dut.clk), deque(), deque(), deque()
         while True:
             dut.memory__awready.value, dut.memory__wready.value = int(not next(self.pause)), int(not next(self.pause))
-            answering = bool(answers) and not next(self.pause)
+            answering = bool(answers) and not self.silent and not next(self.pause)
             dut.memory__bvalid.value = int(answering)
             dut.memory__bresp.value = answers[0].value if answering else 0
             await edge
@@ -83,8 +83,7 @@ class MemoryPort:
 
 def connect_memory(dut, memory, pause):
     """Plays the tile's AXI memory, where it has that port."""
-    if CONFIG.attention_rows:
-        MemoryPort(dut, memory, pause)
+    return MemoryPort(dut, memory, pause) if CONFIG.attention_rows else None
 
 
 def returned(write):
@@ -102,7 +101,7 @@ class VectorTB(TB):
         super().__init__(dut, **arguments)
         self.found = []
         self.sink._callback = self._sent
-        connect_memory(dut, self.memory, randomly(0.3, SEED + 9))
+        self.port = connect_memory(dut, self.memory, randomly(0.3, SEED + 9))
 
     def _sent(self, value):
         write = as_write(value)
@@ -245,7 +244,11 @@ async def test_refused_write(dut):
     attend = Attend(1, 1, 0, size, size, 0, 0)
     for behind in ((attend, product), (Signal(5, HOST),), ()):
         await tb.load(work, encode_program(CONFIG, [*wrong, *behind, Halt()]))
+        tb.port.silent = True
         await tb.start()
+        await ClockCycles(dut.clk, 1000)
+        assert not int(dut.done.value), f"{behind}: done before the memory has answered"
+        tb.port.silent = False
         await tb.done()
         await ClockCycles(dut.clk, 20)
         assert int(dut.error.value) == TileError.SIZE.value, f"{behind}: found {int(dut.error.value)}"
