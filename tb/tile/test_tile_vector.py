@@ -13,13 +13,15 @@ import cocotb
 import numpy as np
 import pyuvm
 from amaranth.lib import data
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles, Event, RisingEdge
 from pyuvm import uvm_env, uvm_test
 
 from hw.axi import Response
 from hw.tile.attention_program import Append, Attend, Page
+from hw.tile.config import LANES
 from hw.tile.drain import Outgoing
 from hw.tile.isa import (
+    ROW_BITS,
     AppendInstruction,
     AttendInstruction,
     Counters,
@@ -302,6 +304,43 @@ async def test_weights_around_attention(dut):
         counters = tb.counters()
         assert counters["weight_granules"] == asked.count("weights") * FRAME_GRANULES, counters
         assert counters["cache_granules"] and counters["weight_wait"], counters
+
+
+def attention_with_blocks(seed):
+    """An ATTEND, and behind it a product of activation blocks that come from outside; the program, and the blocks."""
+    work, rows, depth = VectorWork(CONFIG, seed), CONFIG.rows, 40
+    work.attend(20, 1, 3, 64)
+    codes, scales = work._blocks(rows, depth * 32, CONFIG.quantised_formats[0], False)
+    codes = codes.reshape(rows, depth, 32)
+    work.blocks = [(work.base + k << ROW_BITS | row, codes[row, k], int(scales[row, k]))
+                   for k in range(depth) for row in range(rows)]  # fmt: skip
+    work.commands.append(Await(len(work.blocks), DISTURBANCE))
+    work.matmul(rows, depth * 32, 2 * LANES, work.base, Rows(0, 2), HOST)
+    transfers = [remote_write(Memory.ACTIVATIONS, address, block.tobytes(), scale, DISTURBANCE)
+                 for address, block, scale in work.blocks]  # fmt: skip
+    return work, work.finish(), transfers
+
+
+@cocotb.test(skip=not CONFIG.attention_rows)
+async def test_blocks_during_attention(dut):
+    """Activation blocks for a later product come while the engine writes softmax weights: none is lost."""
+    tb, asked = VectorTB(dut), Event()
+    await tb.reset()
+    tb.memory.listen = lambda value: asked.set() if value["address"] >= CACHE else None
+
+    async def burst(delay, transfers):
+        await asked.wait()
+        await ClockCycles(dut.clk, delay)
+        for transfer in transfers:
+            tb.network.put(transfer)
+
+    # One burst or another meets each cycle of the ATTEND; other blocks each time, so that a lost one shows.
+    for index in range(10):
+        work, program, transfers = attention_with_blocks(SEED + index)
+        asked.clear()
+        sending = cocotb.start_soon(burst(1 + index * (len(transfers) - 10), transfers))
+        compare(work.expected(program), await tb.run(work, program))
+        await sending
 
 
 @cocotb.test()

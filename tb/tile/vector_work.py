@@ -206,10 +206,12 @@ class VectorWork(Work):
         ]
 
     def machine(self, program: list[int]) -> TileMachine:
-        """The golden machine after the program."""
+        """The golden machine after the program; activation blocks from outside count on `DISTURBANCE`."""
         machine = TileMachine(self.config, self.memory(), program, NODE)
         for address, granule in self.granules_in:
             machine.receive_granule(address, granule, FROM_HOST)
+        for block in self.blocks:
+            machine.receive(*block, DISTURBANCE)
         assert run_network([machine]), "the golden machine did not reach the end of the program"
         return machine
 
