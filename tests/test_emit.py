@@ -38,9 +38,11 @@ def _initial_words(verilog: str) -> dict[int, list[int]]:
     for name, last in re.findall(r"^  reg \[15:0\] (\S+) +\[(\d+):0\];", verilog, re.M):
         words = dict.fromkeys(range(int(last) + 1))
         target = re.escape(name) + r" ?"
-        for index, value in re.findall(rf"{target}\[(\w+)\] = 16'h(\w+);", verilog):
-            places = words if index == "_word_" else [int(index)]
-            words.update(dict.fromkeys(places, int(value, 16)))
+        loop = r"for \(int _word_ = (\d+); _word_ <= (\d+); _word_ = _word_ \+ 1\) "
+        for first, end, value in re.findall(rf"{loop}{target}\[_word_\] = 16'h(\w+);", verilog):
+            words.update(dict.fromkeys(range(int(first), int(end) + 1), int(value, 16)))
+        for index, value in re.findall(rf"{target}\[(\d+)\] = 16'h(\w+);", verilog):
+            words[int(index)] = int(value, 16)
         found.setdefault(int(last) + 1, []).append(list(words.values()))
     return found
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sample_summary import fitted
 
 from hw.variants import SWITCH, thrifty_cuts, write
 from scripts.explore import dots, effect, variant
 from scripts.explore.effect import Chosen, Effect
 from scripts.explore.sequential import Unit
+from scripts.extrapolate.chips import TileShape
 from scripts.verify.netlist import Netlist
-from tests.test_extrapolate_report import summary  # noqa: F401  (a fixture)
 
 NOTHING = Netlist({}, {}, [])
 
@@ -52,7 +53,8 @@ def test_saving_is_at_no_more_delay_on_the_best_given_point():
     assert dots.saving([point(10, 1)], ours)[0] == 0
 
 
-def test_what_is_carried_to_the_chip(summary, tmp_path):  # noqa: F811
+def test_what_is_carried_to_the_chip(tmp_path):
+    summary = fitted(TileShape(8, 4, 8))
     path = tmp_path / "summary.json"
     assert effect.carried(found(chosen(1, 1), chosen(1, 1)), path) == []
     path.write_text(json.dumps(summary))

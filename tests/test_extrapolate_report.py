@@ -2,13 +2,12 @@
 
 import copy
 import json
-import random
 import subprocess
 import sys
 
 import pytest
 from rich.console import Console
-from sample_summary import sample
+from sample_summary import fitted
 
 from scripts import published as record
 from scripts.extrapolate import chips, explore, extrapolate, published_rows, published_tables, render
@@ -23,16 +22,7 @@ TILE = TileShape(8, 4, 8)
 
 @pytest.fixture
 def summary():
-    """Cycles near the formula's, with a wait for the host that must not count as the product's."""
-    made, draw = sample(), random.Random(1)
-    made["config"]["values"] = {"name": "small", "clock_hz": 10**9, "mesh": {"columns": 2, "rows": 2},
-                                "tile": {"rows": 8, "columns": 4, "slots": 8},
-                                "hbm": {"generation": "hbm4"}}  # fmt: skip
-    for product in made["products"]:
-        part = work(product["M"], product["K"], product["N"], TILE, 4)
-        own = 50 + max(part.array, 1.06 * part.stream) * draw.uniform(0.99, 1.01)
-        product["cycles"], product["stalls"] = round(own) + 300, {"activations": 300}
-    return made
+    return fitted(TILE)
 
 
 def quantities(scenario):

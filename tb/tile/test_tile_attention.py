@@ -24,7 +24,7 @@ from tb.common.stream import randomly
 from tb.tile import CONFIGS
 from tb.tile.attention_work import PARTIALS, Case, SequenceWork
 from tb.tile.test_tile import TB
-from tb.tile.test_tile_vector import MemoryPort, changed, compare
+from tb.tile.vector_bench import MemoryPort, changed, compare
 from tb.tile.work import HOST, as_write, remote_write
 
 CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]

@@ -5,134 +5,37 @@ The testbench is the network: what the tile sends to its own node comes back, la
 
 import os
 import random
-from collections import deque
-from dataclasses import replace
-from pathlib import Path
 
 import cocotb
 import numpy as np
 import pyuvm
-from amaranth.lib import data
 from cocotb.triggers import ClockCycles, Event, RisingEdge
-from pyuvm import uvm_env, uvm_test
+from pyuvm import uvm_test
 
-from hw.axi import Response
 from hw.tile.attention_program import Append, Attend, Page
-from hw.tile.config import LANES
-from hw.tile.drain import Outgoing
 from hw.tile.isa import (
-    ROW_BITS,
     AppendInstruction,
     AttendInstruction,
-    Counters,
     Memory,
-    MoveInstruction,
     Opcode,
-    RemoteWrite,
     TileError,
 )
 from hw.tile.program import Await, Halt, Signal, encode, encode_program
 from hw.tile.vector_program import Rows, Send, Vector
 from tb.common.clock import start_clock
-from tb.common.coverage import Coverage, load_testplan
-from tb.common.scoreboard import Scoreboard
-from tb.common.stream import StreamAgent, StreamPort, StreamSequence, decode, never, randomly
+from tb.common.stream import StreamSequence, randomly
 from tb.tile import CONFIGS
-from tb.tile.test_tile import TB, WeightMemory
-from tb.tile.vector_work import CACHE, DISTURBANCE, HOST, NODE, VectorWork, by_place
+from tb.tile.test_tile import WeightMemory
+from tb.tile.vector_bench import VectorTB, changed, compare, connect_memory, returned, until_attention
+from tb.tile.vector_environment import Subscriber, VectorEnvironment
+from tb.tile.vector_work import CACHE, DISTURBANCE, HOST, VectorWork
 from tb.tile.work import START, as_write, remote_write
 
 CONFIG = CONFIGS[os.environ["TILE_CONFIG"]]
 FRAME_GRANULES = 33
 """Of 8-bit elements with scales of a byte."""
 SEED = int(os.environ.get("SERRANO_SEED", "1"))
-TESTPLAN = load_testplan(Path(__file__).with_name("testplan.toml"))
 POINTS = ("vector_work", "vector_operands", *(("vector_attention",) if CONFIG.attention_rows else ()))
-
-
-class MemoryPort:
-    """The memory's AXI port of a tile with attention: granules into the memory that answers its descriptors.
-
-    What lies beyond that memory is answered with an error. Nothing is answered while `silent`.
-    """
-
-    def __init__(self, dut, memory, pause):
-        self.dut, self.memory, self.pause, self.silent = dut, memory, pause, False
-        cocotb.start_soon(self._run())
-
-    async def _run(self):
-        dut, edge, addresses, granules, answers = self.dut, RisingEdge(self.dut.clk), deque(), deque(), deque()
-        while True:
-            dut.memory__awready.value, dut.memory__wready.value = int(not next(self.pause)), int(not next(self.pause))
-            answering = bool(answers) and not self.silent and not next(self.pause)
-            dut.memory__bvalid.value = int(answering)
-            dut.memory__bresp.value = answers[0].value if answering else 0
-            await edge
-            if answering:
-                answers.popleft()
-            if int(dut.memory__awvalid.value) and int(dut.memory__awready.value):
-                addresses.append(int(dut.memory__awaddr.value))
-            if int(dut.memory__wvalid.value) and int(dut.memory__wready.value):
-                granules.append((int(dut.memory__wdata.value), int(dut.memory__wstrb.value)))
-            while addresses and granules:
-                start, (value, strobe) = addresses.popleft(), granules.popleft()
-                inside = start + 32 <= len(self.memory.image)
-                answers.append(Response.OKAY if inside else Response.DECERR)
-                for byte in range(32 if inside else 0):
-                    if strobe >> byte & 1:
-                        self.memory.image[start + byte] = value >> 8 * byte & 0xFF
-
-
-def connect_memory(dut, memory, pause):
-    """Plays the tile's AXI memory, where it has that port."""
-    return MemoryPort(dut, memory, pause) if CONFIG.attention_rows else None
-
-
-def returned(write):
-    """The transfer that brings back what the tile sent to its own node; None for what went elsewhere only."""
-    if not write.reaches(NODE):
-        return None
-    codes = np.array(write.values, np.uint32).tobytes()
-    return remote_write(write.memory, write.address, codes, write.scale, write.counter)
-
-
-class VectorTB(TB):
-    """A tile on a network that brings back what the tile sends itself."""
-
-    def __init__(self, dut, **arguments):
-        super().__init__(dut, **arguments)
-        self.found = []
-        self.sink._callback = self._sent
-        self.port = connect_memory(dut, self.memory, randomly(0.3, SEED + 9))
-
-    def _sent(self, value):
-        write = as_write(value)
-        self.found.append(write)
-        if transfer := returned(write):
-            self.network.put(transfer)
-
-    async def run(self, work, program):
-        await self.load(work, program)
-        self.memory.image = bytearray(work.memory().tobytes())
-        for transfer in work.inputs():
-            self.network.put(transfer)
-        await self.start()
-        await self.done(400_000)
-        await ClockCycles(self.dut.clk, 8)
-        found, self.found = self.found, []
-        return found
-
-
-def compare(expected, found):
-    """Every place got the writes that it has to get, in order; the signal came last."""
-    assert expected, "nothing to compare"
-    wanted, have = by_place(expected), by_place(found)
-    assert found[-1] == expected[-1] and found[-1].memory == Memory.SIGNAL, f"last: {found[-1]}"
-    for place, writes in wanted.items():
-        mine = [replace(h, values=w.values) if w.values is None else h
-                for w, h in zip(writes, have.get(place, []), strict=False)]  # fmt: skip
-        assert mine == writes, f"{place}: expected {writes}, found {have.get(place)}"
-    assert len(expected) == len(found), f"expected {len(expected)} writes, found {len(found)}"
 
 
 @cocotb.test()
@@ -166,15 +69,6 @@ async def test_back_to_back_then_quiet(dut):
         compare(expected, await tb.run(work, program))
         await ClockCycles(dut.clk, 1000)
         assert not tb.found, "the tile sent something while it had nothing to do"
-
-
-def changed(word, name, value, layout=MoveInstruction):
-    """An instruction with another value in a field; a dot leads into a field of a field."""
-    offset, shape = 0, layout
-    for part in name.split("."):
-        field = data.Layout.cast(shape)[part]
-        offset, shape = offset + field.offset, field.shape
-    return word & ~(((1 << field.width) - 1) << offset) | value << offset
 
 
 def refused_attention(work):
@@ -273,13 +167,6 @@ async def test_attention(dut):
     compare(work.expected(program), await tb.run(work, program))
 
 
-def until_attention(dut):
-    """A pause until an ATTEND runs."""
-    while not decode(Counters, int(dut.counters.value))["attention"]:
-        yield True
-    yield from never()
-
-
 @cocotb.test(skip=not CONFIG.attention_rows)
 async def test_weights_around_attention(dut):
     """The memory is asked for weights of a product behind an ATTEND before the ATTEND's own granules, and after.
@@ -306,21 +193,6 @@ async def test_weights_around_attention(dut):
         assert counters["cache_granules"] and counters["weight_wait"], counters
 
 
-def attention_with_blocks(seed):
-    """An ATTEND, and behind it a product of activation blocks that come from outside; the program, and the blocks."""
-    work, rows, depth = VectorWork(CONFIG, seed), CONFIG.rows, 40
-    work.attend(20, 1, 3, 64)
-    codes, scales = work._blocks(rows, depth * 32, CONFIG.quantised_formats[0], False)
-    codes = codes.reshape(rows, depth, 32)
-    work.blocks = [(work.base + k << ROW_BITS | row, codes[row, k], int(scales[row, k]))
-                   for k in range(depth) for row in range(rows)]  # fmt: skip
-    work.commands.append(Await(len(work.blocks), DISTURBANCE))
-    work.matmul(rows, depth * 32, 2 * LANES, work.base, Rows(0, 2), HOST)
-    transfers = [remote_write(Memory.ACTIVATIONS, address, block.tobytes(), scale, DISTURBANCE)
-                 for address, block, scale in work.blocks]  # fmt: skip
-    return work, work.finish(), transfers
-
-
 @cocotb.test(skip=not CONFIG.attention_rows)
 async def test_blocks_during_attention(dut):
     """Activation blocks for a later product come while the engine writes softmax weights: none is lost."""
@@ -336,7 +208,10 @@ async def test_blocks_during_attention(dut):
 
     # One burst or another meets each cycle of the ATTEND; other blocks each time, so that a lost one shows.
     for index in range(10):
-        work, program, transfers = attention_with_blocks(SEED + index)
+        work = VectorWork(CONFIG, SEED + index)
+        work.attend(20, 1, 3, 64)
+        work.product_of_arrivals(40)
+        program, transfers = work.finish(), work.block_transfers()
         asked.clear()
         sending = cocotb.start_soon(burst(1 + index * (len(transfers) - 10), transfers))
         compare(work.expected(program), await tb.run(work, program))
@@ -367,55 +242,6 @@ async def test_counters_are_apart(dut):
     assert int(dut.done.value)
 
 
-class PlaceScoreboard(Scoreboard):
-    """Compares writes place by place: between the array's results and the vector side's there is no order."""
-
-    def __init__(self, name, parent):
-        super().__init__(name, parent)
-        self.wanted, self.have = {}, {}
-
-    def expect(self, value):
-        self._queue(self.wanted, value).append(value)
-        self._match(value)
-
-    def write(self, value):
-        self._queue(self.have, value).append(value)
-        self._match(value)
-
-    def _queue(self, side, value):
-        return side.setdefault((value.destination, value.memory.value, value.address), [])
-
-    def _match(self, value):
-        wanted, have = self._queue(self.wanted, value), self._queue(self.have, value)
-        while wanted and have:
-            expected, found = wanted.pop(0), have.pop(0)
-            if expected.values is None:
-                found = replace(found, values=None)
-            assert expected == found, f"expected {expected}, found {found}"
-            self.compared += 1
-
-    def check_phase(self):
-        for text, side in (("never came", self.wanted), ("were not expected", self.have)):
-            rest = [value for queue in side.values() for value in queue]
-            assert not rest, f"{len(rest)} writes {text}, first {rest[0]}"
-        assert self.compared, "nothing was compared"
-
-
-class VectorEnvironment(uvm_env):
-    """Agents of both network ports; the network agent's sequence brings back what the tile sends itself."""
-
-    def build_phase(self):
-        dut = cocotb.top
-        self.coverage = Coverage(TESTPLAN)
-        self.scoreboard = PlaceScoreboard("scoreboard", self)
-        self.network = StreamAgent(
-            "network", self, StreamPort(dut, "i", RemoteWrite), "source", randomly(0.2, SEED + 2), dut.rst
-        )
-        self.results = StreamAgent(
-            "results", self, StreamPort(dut, "o", Outgoing), "sink", randomly(0.4, SEED + 3), dut.rst
-        )
-
-
 @pyuvm.test()
 class test_random(uvm_test):
     """Random half layers, rotations and vector commands; pauses on every stream; other tiles' writes in between."""
@@ -427,7 +253,7 @@ class test_random(uvm_test):
         self.environment = VectorEnvironment("environment", self)
 
     def connect_phase(self):
-        self.environment.results.analysis_port.connect(_Subscriber("subscriber", self, self.sent).analysis_export)
+        self.environment.results.analysis_port.connect(Subscriber("subscriber", self, self.sent).analysis_export)
 
     def sent(self, value):
         write = as_write(value)
@@ -502,17 +328,6 @@ class test_random(uvm_test):
     def check_phase(self):
         holes = self.environment.coverage.holes(*POINTS)
         assert self.corrupt or not holes, f"never seen: {holes}"
-
-
-class _Subscriber(pyuvm.uvm_subscriber):
-    """Hands every value to a function."""
-
-    def __init__(self, name, parent, callback):
-        super().__init__(name, parent)
-        self.callback = callback
-
-    def write(self, value):
-        self.callback(value)
 
 
 @pyuvm.test(expect_error=AssertionError)

@@ -18,7 +18,7 @@ from golden.vector import Combine, Function, Reduce
 from golden.vector_commands import add, rms_norm, rope, swiglu
 from hw.tile.attention_program import Append, Attend, Page
 from hw.tile.config import LANES
-from hw.tile.isa import Memory
+from hw.tile.isa import ROW_BITS, Memory
 from hw.tile.program import Await, Destination, Matmul
 from hw.tile.vector_program import Each, Quantise, Rows, Send, Vector
 from tb.tile.work import HOST, Work, remote_write
@@ -147,6 +147,26 @@ class VectorWork(Work):
             Send(rows, size // LANES, result, HOST, 5000, size // LANES, 1),
         ]  # fmt: skip
         self.base += -(-rows // self.config.rows) * blocks
+
+    def product_of_arrivals(self, depth: int) -> None:
+        """A product of `depth` activation blocks for each array row, which come from outside."""
+        rows, format = self.config.rows, self.config.quantised_formats[0]
+        codes, scales = self._blocks(rows, depth * 32, format, False)
+        codes = codes.reshape(rows, depth, 32)
+        self.blocks = [
+            (self.base + k << ROW_BITS | row, codes[row, k], int(scales[row, k]))
+            for k in range(depth)
+            for row in range(rows)
+        ]
+        self.commands.append(Await(len(self.blocks), DISTURBANCE))
+        self.matmul(rows, depth * 32, 2 * LANES, self.base, Rows(0, 2), HOST)
+
+    def block_transfers(self) -> list[dict]:
+        """The transfers that bring the activation blocks."""
+        return [
+            remote_write(Memory.ACTIVATIONS, address, block.tobytes(), scale, DISTURBANCE)
+            for address, block, scale in self.blocks
+        ]
 
     def random_vector(self) -> Vector:
         """Any command of the engine on new places, its results sent to the host."""
